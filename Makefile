@@ -1,0 +1,71 @@
+# Every target sets up what it needs in .venv. Works with GNU make 3.81 and later.
+
+# The interpreter that the virtual environment is made from: python3.11 if it runs, else python3.
+PYTHON ?= $(shell python3.11 -c '' >/dev/null 2>&1 && echo python3.11 || echo python3)
+# More arguments for pytest, for example: make test PYTEST_ARGS="-n 0 -k ordered"
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check -qq
+
+# One stamp per set of packages; a stamp is renewed when pyproject.toml is newer.
+MADE := $(VENV)/.made
+CORE := $(VENV)/.installed-core
+DEV := $(VENV)/.installed-dev
+BENCH := $(VENV)/.installed-bench
+
+.PHONY: help venv demo test check bench format clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+venv: $(DEV) ## Make .venv with the package (editable) and all development tools
+	@echo "Ready: $(BIN)/python"
+
+demo: $(CORE) ## Run the demo; needs only the package itself
+	@$(BIN)/python -m aftercommit.demo
+
+test: check ## Check, then run the tests (PYTEST_ARGS="..." for more)
+	@$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+check: $(DEV) ## Lint, formatting, types and the layers of the package
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet . || { echo "Formatting differs: run make format"; exit 1; }
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+bench: $(BENCH) ## Run the benchmarks
+	@$(BIN)/python -m bench
+
+format: $(DEV) ## Format the code and mend what the linter can mend
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format .
+
+clean: ## Remove .venv, caches and build results
+	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(MADE):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "aftercommit needs Python 3.11 or later, and $(PYTHON) is not that."; \
+	  echo "Name one that is: make PYTHON=/path/to/python3.11 ..."; \
+	  exit 1; }
+	@echo "Making $(VENV) with $(PYTHON)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(CORE): pyproject.toml $(MADE)
+	@echo "Installing the package"
+	@$(PIP) -e .
+	@touch $@
+
+$(DEV): pyproject.toml $(MADE)
+	@echo "Installing the package and the development tools"
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+$(BENCH): pyproject.toml $(MADE)
+	@echo "Installing the package and what the benchmarks need"
+	@$(PIP) -e '.[bench]'
+	@touch $@

@@ -1,0 +1,211 @@
+"""The outbox for asyncio: the same methods, awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from enum import Enum
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from uuid import UUID
+
+from aftercommit.api import OutboxBase
+from aftercommit.claims import DeadEvent
+from aftercommit.core.compose import MISSING
+from aftercommit.core.engine import DrainResult, Engine, Stats
+from aftercommit.core.upkeep import DeadEvents
+from aftercommit.durations import Duration, seconds_of
+from aftercommit.errors import OutboxError
+from aftercommit.ports import Colour, Runtime, TxContext
+from aftercommit.runtime.aio import AsyncioRuntime
+from aftercommit.transactions.owned import AsyncTransaction, OwnedTransaction
+from aftercommit.transactions.pending import PendingWrite
+
+T = TypeVar("T")
+
+
+class AsyncOutbox(OutboxBase):
+    """A transactional outbox for asyncio.
+
+    `write()` checks everything at once and returns an awaitable; forgetting the `await` rolls the block back.
+    """
+
+    _colour = Colour.ASYNC
+
+    def write(
+        self,
+        event: object,
+        payload: Any = MISSING,
+        *,
+        tx: Any = None,
+        key: str | int | UUID | None = None,
+        aggregate_type: str | Enum | None = None,
+        aggregate_id: str | int | UUID | None = None,
+        tenant_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        available_at: datetime | None = None,
+        deliver_after: Duration | None = None,
+    ) -> PendingWrite[str | None]:
+        """Write an event in the caller's transaction: an envelope, a type and a payload, or an object.
+
+        Gives the event id, None when a hook suppressed it. Everything is checked before the transaction is touched.
+        """
+        envelope = self._composer.compose(
+            event,
+            payload,
+            key=key,
+            aggregate_type=aggregate_type,
+            aggregate_id=aggregate_id,
+            tenant_id=tenant_id,
+            headers=headers,
+            available_at=available_at,
+            deliver_after=deliver_after,
+        )
+        context = self._checked_context(tx)
+
+        async def work() -> str | None:
+            await self._make_ready(context)
+            return await self._current().writer.write(envelope, context)
+
+        return self._tracked(PendingWrite(envelope.event_type, work), context)
+
+    def write_all(self, events: Iterable[object], *, tx: Any = None) -> PendingWrite[list[str]]:
+        """Write many at once; their ids in order. All are checked before the first is written."""
+        envelopes = [self._composer.compose(event) for event in events]
+        context = self._checked_context(tx)
+
+        async def work() -> list[str]:
+            await self._make_ready(context)
+            return await self._current().writer.write_all(envelopes, context)
+
+        return self._tracked(PendingWrite(f"{len(envelopes)} events", work), context)
+
+    def _tracked(self, pending: PendingWrite[T], context: TxContext) -> PendingWrite[T]:
+        if isinstance(context, OwnedTransaction):
+            context.track(pending)
+        return pending
+
+    async def _make_ready(self, context: TxContext) -> None:
+        if not context.observes_commit and not context.current_connection().in_transaction:
+            await self._store.open()  # nothing is locked yet, so the table can still be made
+
+    def transaction(self) -> AsyncTransaction:
+        """A block that commits at its end and rolls back on an error; nested it is a savepoint."""
+        self._current()
+        return AsyncTransaction(self, self._store.executor, self._store, self._runtime)
+
+    async def begin(self) -> AsyncTransaction:
+        """A transaction steered by hand. A `with` block around it rolls back unless commit() was called."""
+        self._current()
+        transaction = AsyncTransaction(self, self._store.executor, self._store, self._runtime, commits_on_exit=False)
+        return await transaction.begin()
+
+    async def create_schema(self) -> None:
+        """Create or upgrade the tables now."""
+        await self._store.create_schema()
+
+    # ------------------------------------------------------------ life
+
+    async def start(self) -> Self:
+        """Start delivering in the background, on the running loop. Again is fine; after close() it starts anew."""
+        if not self.is_started:
+            engine = self._engine = self._new_engine()
+            await engine.start()
+        return self
+
+    async def close(self) -> None:
+        """Stop delivering, within drain_timeout, and give up connections. Again is fine."""
+        engine, self._engine = self._engine, None
+        try:
+            if engine is not None:
+                await engine.stop()
+        finally:
+            await self._store.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # ------------------------------------------------------------ by hand
+
+    async def poll(self) -> int:
+        """One poll cycle; how many events it claimed. Not started, they are delivered in this task."""
+        self._needs_delivery("poll")
+        return await self._current().poll()
+
+    async def drain(self, timeout: Duration | None = None) -> DrainResult:
+        """Deliver until nothing is due."""
+        self._needs_delivery("drain")
+        return await self._current().drain(None if timeout is None else seconds_of(timeout, name="timeout"))
+
+    @property
+    def dead(self) -> AsyncDeadLetters:
+        """The dead events: query, count, replay, discard."""
+        return AsyncDeadLetters(self._dead(), self)
+
+    async def purge(self, older_than: Duration | None = None, *, dead: bool | None = None) -> int:
+        """Delete rows that ended longer ago than that; by default purge_retention. Dead ones only when asked to."""
+        return await self._opened(self._purge(older_than, dead))
+
+    async def stats(self) -> Stats:
+        """What waits in the table and in memory, and what was counted since start."""
+        return await self._current().stats()
+
+    # ------------------------------------------------------------ inside
+
+    def _runtime(self) -> Runtime:
+        return self._engine.runtime if self._engine is not None else AsyncioRuntime(self.config.worker_count)
+
+    def _current(self) -> Engine:
+        """Not started, an outbox may be used on one loop after another."""
+        engine = self._engine
+        if engine is not None and not engine.runtime.is_here():
+            if engine.is_started:
+                raise OutboxError(
+                    "this AsyncOutbox was started on another event loop",
+                    fix="close() it there, or make one outbox per loop",
+                )
+            self._engine = None
+        return super()._current()
+
+
+class AsyncDeadLetters:
+    """`outbox.dead` for asyncio."""
+
+    def __init__(self, dead: DeadEvents, outbox: OutboxBase) -> None:
+        self._dead = dead
+        self._outbox = outbox
+
+    async def query(
+        self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None, limit: int = 100
+    ) -> list[DeadEvent]:
+        """Dead events, oldest first."""
+        return await self._outbox._opened(
+            lambda: self._dead.query(event_type=event_type, aggregate_type=aggregate_type, limit=limit)
+        )
+
+    async def count(self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None) -> int:
+        """How many."""
+        return await self._outbox._opened(
+            lambda: self._dead.count(event_type=event_type, aggregate_type=aggregate_type)
+        )
+
+    async def replay(self, event_id: str, *, handler_id: str | None = None) -> bool:
+        """Make it NEW again, with all its attempts. False when it is not dead."""
+        return await self._outbox._opened(lambda: self._dead.replay(event_id, handler_id=handler_id))
+
+    async def replay_all(
+        self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None, batch_size: int = 100
+    ) -> int:
+        """Replay every dead event once; how many."""
+        return await self._outbox._opened(
+            lambda: self._dead.replay_all(event_type=event_type, aggregate_type=aggregate_type, batch_size=batch_size)
+        )
+
+    async def discard(self, event_id: str, *, handler_id: str | None = None, reason: str = "") -> bool:
+        """End it as DONE without delivering it; the reason is kept. False when it is not dead."""
+        return await self._outbox._opened(lambda: self._dead.discard(event_id, handler_id=handler_id, reason=reason))

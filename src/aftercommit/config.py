@@ -1,0 +1,198 @@
+"""Every option with its default and its reason, read once into a frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from difflib import get_close_matches
+from enum import Enum
+from typing import Any, Final
+
+from aftercommit.durations import Duration, duration
+from aftercommit.errors import InvalidOption
+from aftercommit.hooks import EventInterceptor, InFlightTracker, ListenerRegistry, MetricsExporter, WriterHook
+from aftercommit.retry import RetryPolicy, default_policy
+
+
+class Wiring(Enum):
+    """The ready-made ways to put an outbox together."""
+
+    CUSTOM = "Outbox"
+    SINGLE_NODE = "single_node"
+    MULTI_NODE = "multi_node"
+    WRITER_ONLY = "writer_only"
+
+
+#: A third of the longest rolling deploy that one would call normal.
+_MULTI_NODE_GRACE: Final = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutboxConfig:
+    """The options of an outbox. Durations take a timedelta, seconds, or text such as "200ms", "5s", "1m"."""
+
+    wiring: Wiring = Wiring.CUSTOM
+    #: Events that are handled at the same time.
+    worker_count: int = 4
+    hot_queue_capacity: int = 1000
+    cold_queue_capacity: int = 1000
+    #: Failed attempts after which an event is dead; a policy may have its own limit.
+    max_attempts: int = 10
+    retry_policy: RetryPolicy = field(default_factory=default_policy)
+    #: How long close() lets waiting events finish.
+    drain_timeout: timedelta = timedelta(seconds=5)
+    #: Deliver from memory after the commit.
+    hot_path: bool = True
+    #: Deliver what is found in the table.
+    poller_enabled: bool = True
+    poll_interval: timedelta = timedelta(seconds=5)
+    batch_size: int = 50
+    #: Rows younger than this are not polled.
+    skip_recent: timedelta = timedelta(0)
+    #: Long enough for a pause of the process, short enough that a dead one is noticed within a minute. It is renewed
+    #: while an event waits or runs, so it does not limit handlers.
+    lock_timeout: timedelta = timedelta(seconds=30)
+    #: Deliveries that may end with the death of their process before the event is dead.
+    max_abandoned: int = 5
+    #: How long an event that nobody here can handle is left to others; None: for ever.
+    unroutable_grace: timedelta | None = timedelta(0)
+    #: Delete rows when they are done instead of keeping them.
+    delete_completed: bool = False
+    #: Age at which done rows are purged; None: never.
+    purge_retention: timedelta | None = None
+    #: Purge dead rows too.
+    purge_dead: bool = False
+    purge_interval: timedelta = timedelta(hours=1)
+    purge_batch_size: int = 500
+    table: str = "outbox_event"
+    schema: str | None = None
+    #: Create and upgrade the tables when first used; None: as the store does by default (SQLite: yes).
+    create_schema: bool | None = None
+    metrics: MetricsExporter = field(default_factory=MetricsExporter)
+    interceptors: Sequence[EventInterceptor] = ()
+    listener_registry: ListenerRegistry | None = None
+    in_flight_tracker: InFlightTracker | None = None
+    writer_hook: WriterHook | None = None
+
+    def __post_init__(self) -> None:
+        for name in _COUNTS:
+            _positive_int(getattr(self, name), name)
+        for name in _SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidOption(f"{name} is {getattr(self, name)!r}", fix=f"pass {name}=True or {name}=False")
+        for name, positive in _DURATIONS.items():
+            value = getattr(self, name)
+            if value is not None or name not in _MAY_BE_NONE:
+                object.__setattr__(self, name, duration(value, name=name, positive=positive))
+        for name, kind in _KINDS.items():
+            _check_kind(getattr(self, name), name, kind)
+        object.__setattr__(self, "interceptors", _interceptors(self.interceptors))
+
+    @property
+    def delivers(self) -> bool:
+        return self.wiring is not Wiring.WRITER_ONLY
+
+
+_COUNTS: Final = (
+    "worker_count",
+    "hot_queue_capacity",
+    "cold_queue_capacity",
+    "max_attempts",
+    "batch_size",
+    "max_abandoned",
+    "purge_batch_size",
+)
+
+_SWITCHES: Final = ("hot_path", "poller_enabled", "delete_completed", "purge_dead")
+
+#: Whether zero is refused, too.
+_DURATIONS: Final = {
+    "drain_timeout": False,
+    "poll_interval": True,
+    "skip_recent": False,
+    "lock_timeout": True,
+    "unroutable_grace": False,
+    "purge_retention": False,
+    "purge_interval": True,
+}
+
+_MAY_BE_NONE: Final = frozenset({"unroutable_grace", "purge_retention"})
+
+_KINDS: Final[dict[str, tuple[str, ...]]] = {
+    "retry_policy": ("delay", "should_retry"),
+    "metrics": ("record_queue_depths",),
+    "listener_registry": ("listener_for",),
+    "in_flight_tracker": ("try_acquire", "release"),
+    "writer_hook": ("before_write", "after_commit"),
+}
+
+_DELIVERY: Final = frozenset(
+    {
+        "worker_count", "hot_queue_capacity", "cold_queue_capacity", "max_attempts", "retry_policy", "drain_timeout",
+        "hot_path", "poller_enabled", "poll_interval", "batch_size", "skip_recent", "lock_timeout", "max_abandoned",
+        "unroutable_grace", "delete_completed", "purge_dead", "interceptors", "listener_registry", "in_flight_tracker",
+    }
+)  # fmt: skip
+
+#: What makes no sense in a wiring, with the reason.
+_REFUSED: Final[Mapping[Wiring, tuple[frozenset[str], str]]] = {
+    Wiring.CUSTOM: (frozenset(), ""),
+    Wiring.SINGLE_NODE: (
+        frozenset({"hot_path", "poller_enabled"}),
+        "a single node needs both the hot path and the poller",
+    ),
+    Wiring.MULTI_NODE: (frozenset({"poller_enabled"}), "without a poller no node would take over from another"),
+    Wiring.WRITER_ONLY: (_DELIVERY, "a writer-only outbox delivers nothing"),
+}
+
+
+def configure(wiring: Wiring, options: Mapping[str, Any], config: OutboxConfig | None = None) -> OutboxConfig:
+    """The configuration from keywords, over a ready one if there is one. Wrong names and values are refused."""
+    known = {option.name for option in fields(OutboxConfig)} - {"wiring"}
+    for name in options:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(sorted(known))}"
+            raise InvalidOption(f"there is no option {name}={options[name]!r}", fix=hint)
+    refused, reason = _REFUSED[wiring]
+    for name in sorted(refused & options.keys()):
+        raise InvalidOption(
+            f"{name}={options[name]!r} makes no sense in {wiring.value}: {reason}", fix="leave it out, or use Outbox(…)"
+        )
+    base = {name: getattr(config, name) for name in known} if config is not None else {}
+    defaults = {"unroutable_grace": _MULTI_NODE_GRACE} if wiring is Wiring.MULTI_NODE else {}
+    chosen = OutboxConfig(wiring=wiring, **{**defaults, **base, **options})
+    if "purge_interval" in options and chosen.purge_retention is None:
+        raise InvalidOption(
+            f"purge_interval={options['purge_interval']!r} has no effect without purge_retention",
+            fix='set purge_retention="7d" as well',
+        )
+    return chosen
+
+
+def _positive_int(value: object, name: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidOption(f"{name} is {value!r}", fix=f"pass {name} as an int of at least 1")
+
+
+def _check_kind(value: object, name: str, methods: tuple[str, ...]) -> None:
+    default = OutboxConfig.__dataclass_fields__[name].default
+    if value is None and default is None:
+        return
+    missing = [method for method in methods if not callable(getattr(value, method, None))]
+    if missing or isinstance(value, type):
+        raise InvalidOption(
+            f"{name} is {value!r}, which has no {', '.join(missing) or 'instance'}",
+            fix=f"pass an object with {', '.join(methods)}",
+        )
+
+
+def _interceptors(value: Any) -> tuple[EventInterceptor, ...]:
+    interceptors = tuple(value) if isinstance(value, Sequence) else None
+    if interceptors is None or any(not hasattr(each, "before_dispatch") for each in interceptors):
+        raise InvalidOption(f"interceptors is {value!r}", fix="pass a list of EventInterceptor objects")
+    return interceptors
+
+
+__all__ = ["Duration", "OutboxConfig", "Wiring", "configure"]

@@ -1,0 +1,171 @@
+"""Hands events to workers: reserves hot slots, takes claimed rows, and lets nothing run whose lease may be over."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+
+from aftercommit.claims import Claimed
+from aftercommit.core.channel import Channel
+from aftercommit.core.delivery import Delivery
+from aftercommit.core.held import Held, Holding
+from aftercommit.core.meter import Meter
+from aftercommit.core.settler import Settler
+from aftercommit.outcome import RELEASE
+from aftercommit.ports import EventStore, Runtime, Task
+from aftercommit.redact import traceback_text
+from aftercommit.rules.lanes import Lanes
+
+log = logging.getLogger("aftercommit.dispatcher")
+
+#: Seconds that a cancelled async handler gets for its clean-up, after the drain.
+LAST_CHANCE = 1.0
+
+
+class OutboxDispatcher:
+    """Two lanes and the workers that drain them. `enqueue_*` may be called from any thread and never block."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: EventStore,
+        delivery: Delivery,
+        settler: Settler,
+        held: Held,
+        meter: Meter,
+        *,
+        worker_count: int = 4,
+        hot_queue_capacity: int = 1000,
+        cold_queue_capacity: int = 1000,
+        on_room: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._delivery = delivery
+        self._settler = settler
+        self._held = held
+        self._meter = meter
+        self._worker_count = worker_count
+        self._cold_queue_capacity = cold_queue_capacity
+        self._workers: list[Task] = []
+        lanes: Lanes[Holding] = Lanes(hot_capacity=hot_queue_capacity, cold_capacity=cold_queue_capacity)
+        self.channel = Channel(runtime, lanes, on_room=on_room)
+
+    def start(self) -> None:
+        if not self._workers:
+            self._workers = [
+                self._runtime.spawn(f"aftercommit-worker-{number}", self._work) for number in range(self._worker_count)
+            ]
+
+    # ------------------------------------------------------------ offering
+
+    def reserve_hot(self, count: int) -> int:
+        """Set aside hot slots before a commit; how many it could. Each is filled or cancelled later."""
+        return self.channel.reserve(count)
+
+    def cancel_hot(self, count: int) -> None:
+        self.channel.cancel(count)
+
+    def fill_hot(self, claimed: Claimed) -> bool:
+        """Use a reserved slot for an event whose commit was seen."""
+        if self._is_over(claimed.lease.deadline):
+            self.cancel_hot(1)
+            self._settler.add(Holding(claimed.lease, claimed), RELEASE)
+            return False
+        holding = self._held.admit(claimed)
+        if holding is None:  # a poll was faster than this commit's callback
+            self.cancel_hot(1)
+            return True
+        if not self.channel.fill(holding):
+            self._settler.add(holding, RELEASE)
+            return False
+        self._meter.count("hot_enqueued")
+        return True
+
+    def enqueue_hot(self, claimed: Claimed) -> bool:
+        """False when the hot lane is full or closed."""
+        return self.reserve_hot(1) == 1 and self.fill_hot(claimed)
+
+    def enqueue_cold(self, claimed: Claimed) -> bool:
+        """False when the cold lane is full or closed."""
+        holding = self._held.admit(claimed)
+        if holding is None:
+            return True
+        if not self.channel.offer(holding):
+            self._held.drop([holding])
+            return False
+        self._meter.count("cold_enqueued")
+        return True
+
+    handle = enqueue_cold
+
+    def has_cold_queue_capacity(self) -> bool:
+        return self.channel.cold_room > 0
+
+    def room(self) -> int:
+        """Free cold slots. When there are none, `on_room` is called once half of them are."""
+        room = self.channel.cold_room
+        if room <= 0:
+            self.channel.want_room(max(1, self._cold_queue_capacity // 2))
+        return room
+
+    # ------------------------------------------------------------ working
+
+    async def _work(self) -> None:
+        while (holding := await self.channel.take()) is not None:
+            try:
+                await self.deliver(holding)
+            except Exception as error:
+                # Nothing of a user's gets here; a fault of ours must cost neither the worker nor the row.
+                log.error("the delivery of %s broke off and is given back: %s", holding, traceback_text(error))
+                self._settler.add(holding, RELEASE)
+            finally:
+                self.channel.finished(holding)
+            await self._settler.space()
+
+    async def deliver(self, holding: Holding) -> None:
+        """One event, from the last look at its lease to its outcome in the settler's hands."""
+        if self._is_over(holding.lease.deadline):
+            log.debug("%s waited in memory past its lease and is left to the table", holding)
+            self._settler.add(holding, RELEASE)
+            return
+        if holding.is_suspect and not await self._store.mark_suspect(holding.lease):
+            self._held.drop([holding])
+            self._meter.count("lease_lost")
+            return
+        holding.is_running = True
+        if self._meter.exports:
+            self._meter.record("dispatch_latency_ms", (self._runtime.clock() - holding.since) * 1000)
+        outcome = await self._delivery.deliver(holding.claimed)
+        holding.is_running = False
+        self._settler.add(holding, outcome)
+
+    def _is_over(self, deadline: float) -> bool:
+        return self._runtime.clock() >= deadline
+
+    # ------------------------------------------------------------ ending
+
+    async def close(self, drain_timeout: timedelta) -> None:
+        """Take nothing new, finish what waits within the time, give back the rest."""
+        self.channel.close()
+        if self._workers and not await self.channel.quiet(drain_timeout.total_seconds()):
+            await self._give_up()
+        for holding in self.channel.clear():
+            self._settler.add(holding, RELEASE)
+        for worker in self._workers:
+            await worker.join(None if not self._held.running() else 0)
+        self._workers = []
+
+    async def _give_up(self) -> None:
+        """The time is over: waiting events go back, async handlers are cancelled, sync ones are named."""
+        for holding in self.channel.clear():
+            self._settler.add(holding, RELEASE)
+        self._runtime.interrupt()
+        if await self.channel.quiet(LAST_CHANCE):
+            return
+        for holding in self._held.running():
+            log.warning(
+                "%s still runs after close(); its lease stays until it expires and the event is then delivered again",
+                holding,
+            )

@@ -1,0 +1,86 @@
+"""Every row that this process holds a lease on: one copy each, with the lease as it stands now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from aftercommit.claims import Claimed, Lease, RowKey
+from aftercommit.ports import Runtime
+
+
+class Holding:
+    """A claimed row in memory. Its lease is replaced when it is renewed or claimed again."""
+
+    __slots__ = ("_claimed", "is_running", "lease", "since")
+
+    def __init__(self, lease: Lease, claimed: Claimed | None = None, since: float = 0.0) -> None:
+        self.lease = lease
+        self.is_running = False
+        #: When it came into memory, on the runtime's clock.
+        self.since = since
+        self._claimed = claimed
+
+    @property
+    def claimed(self) -> Claimed:
+        """What was claimed; only an undecodable row has none, and such a row is never delivered."""
+        if self._claimed is None:
+            raise ValueError(f"{self} cannot be decoded")
+        return self._claimed
+
+    @property
+    def is_suspect(self) -> bool:
+        return self._claimed is not None and self._claimed.is_suspect
+
+    def __str__(self) -> str:
+        key = self.lease.key
+        kind = f"{self._claimed.event.event_type} " if self._claimed else ""
+        return f"{kind}{key.event_id}" + (f"/{key.handler_id}" if key.handler_id else "")
+
+
+class Held:
+    """The holdings by row. Safe from any thread."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._lock = runtime.lock()
+        self._rows: dict[RowKey, Holding] = {}
+
+    def admit(self, claimed: Claimed) -> Holding | None:
+        """A new holding; None when the row is held already, whose epoch and deadline are then replaced."""
+        lease = claimed.lease
+        with self._lock:
+            held = self._rows.get(lease.key)
+            if held is not None:
+                held.lease = lease
+                return None
+            holding = self._rows[lease.key] = Holding(lease, claimed, self._runtime.clock())
+            return holding
+
+    def drop(self, holdings: Iterable[Holding]) -> None:
+        """Let go of these; a newer holding of the same row stays."""
+        with self._lock:
+            for holding in holdings:
+                if self._rows.get(holding.lease.key) is holding:
+                    del self._rows[holding.lease.key]
+
+    def expiring(self, before: float) -> list[Lease]:
+        """The leases whose deadline comes before that."""
+        with self._lock:
+            return [held.lease for held in self._rows.values() if held.lease.deadline < before]
+
+    def renew(self, leases: Iterable[Lease], renewed: Collection[RowKey], deadline: float) -> None:
+        """Move the deadline of what was renewed; what was not may be started no more."""
+        with self._lock:
+            for lease in leases:
+                held = self._rows.get(lease.key)
+                # A claim may have come between; its lease is not the one that was asked for.
+                if held is not None and held.lease.epoch == lease.epoch:
+                    limit = deadline if lease.key in renewed else float("-inf")
+                    held.lease = Lease(lease.key, lease.owner, lease.epoch, limit)
+
+    def running(self) -> list[Holding]:
+        with self._lock:
+            return [held for held in self._rows.values() if held.is_running]
+
+    def __len__(self) -> int:
+        return len(self._rows)

@@ -1,0 +1,75 @@
+"""The short way from a commit to a worker, and what happens to events that cannot take it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from aftercommit.claims import Claimed
+from aftercommit.core.dispatcher import OutboxDispatcher
+from aftercommit.core.meter import Meter
+from aftercommit.core.poller import OutboxPoller
+from aftercommit.event import EventEnvelope
+
+log = logging.getLogger("aftercommit.hotpath")
+
+
+class HotPathway:
+    """Reserves slots for events that this process can deliver. Closed, it lets every row be born free."""
+
+    def __init__(
+        self,
+        dispatcher: OutboxDispatcher,
+        poller: OutboxPoller,
+        meter: Meter,
+        *,
+        owner: str,
+        lock_timeout: timedelta,
+        is_routable: Callable[[EventEnvelope], bool],
+    ) -> None:
+        self.owner = owner
+        self.lock_timeout = lock_timeout
+        self.is_open = False
+        self._dispatcher = dispatcher
+        self._poller = poller
+        self._meter = meter
+        self._is_routable = is_routable
+
+    def reserve(self, events: Sequence[EventEnvelope]) -> list[bool]:
+        if not self.is_open:
+            return [False] * len(events)
+        wanted = [not event.is_delayed and self._is_routable(event) for event in events]
+        granted = self._dispatcher.reserve_hot(sum(wanted))
+        if granted == sum(wanted):
+            return wanted
+        hot = []
+        for wants in wanted:
+            hot.append(wants and granted > 0)
+            granted -= hot[-1]
+        return hot
+
+    def fill(self, claimed: Claimed) -> None:
+        self._dispatcher.fill_hot(claimed)
+
+    def cancel(self, count: int) -> None:
+        self._dispatcher.cancel_hot(count)
+
+    def left_in_table(self, events: Sequence[EventEnvelope]) -> None:
+        """Committed, and free: tell the poller, and count what should have been hot."""
+        self._poller.wake()
+        if not self.is_open:
+            return
+        dropped = 0
+        for event in events:
+            if event.is_delayed:
+                self._meter.count("hot_skipped_delayed")
+            elif self._is_routable(event):
+                dropped += 1
+        if dropped:
+            self._meter.count("hot_dropped", dropped)
+            if self._meter.may_say("hot_dropped"):
+                log.warning("the hot lane is full: %d events are left to the poller", dropped)
+
+    def unseen(self, events: Sequence[EventEnvelope]) -> None:
+        self._poller.expect(event.event_id for event in events)

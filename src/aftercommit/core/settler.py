@@ -1,0 +1,223 @@
+"""Writes outcomes in groups: one transaction for all that finished since the last, retried until it is answered."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+from aftercommit.claims import RowKey, Settlement
+from aftercommit.core.held import Held, Holding
+from aftercommit.core.meter import Meter
+from aftercommit.core.service import FIRST_PAUSE, Service
+from aftercommit.outcome import Dead, Defer, Done, Outcome, Release, Retry
+from aftercommit.ports import EventStore, Runtime
+from aftercommit.redact import error_text, traceback_text
+
+log = logging.getLogger("aftercommit.settler")
+
+#: Seconds between two flushes. A lone outcome after a pause is written at once; under load this much gathers into
+#: one transaction, which matters most where one writer holds the whole database.
+LINGER: Final = 0.005
+
+#: A group that is flushed without lingering, and the most that one transaction writes.
+GROUP: Final = 500
+
+_COUNTED: Final = {
+    Done: "dispatch_success",
+    Retry: "dispatch_failure",
+    Dead: "dispatch_dead",
+    Defer: "dispatch_deferred",
+    Release: "released",
+}
+
+
+class Unsettled:
+    """An outcome on its way into the table."""
+
+    __slots__ = ("epoch", "holding", "is_ambiguous", "outcome")
+
+    def __init__(self, holding: Holding, outcome: Outcome) -> None:
+        self.holding = holding
+        self.outcome = outcome
+        #: A try of it ended in an error, so it may have been written.
+        self.is_ambiguous = False
+        self.epoch = holding.lease.epoch
+
+    def settlement(self) -> Settlement:
+        lease = self.holding.lease
+        self.epoch = lease.epoch
+        return Settlement(lease, self.outcome)
+
+
+class Settler(Service):
+    """Takes outcomes from workers and gets them written. An outcome is never turned back into a delivery."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: EventStore,
+        held: Held,
+        meter: Meter,
+        *,
+        capacity: int,
+        on_due: Callable[[float], None],
+    ) -> None:
+        super().__init__(runtime, "aftercommit-settler")
+        self._store = store
+        self._held = held
+        self._meter = meter
+        self._capacity = capacity
+        self._on_due = on_due
+        self._pending: list[Unsettled] = []
+        self._flushing = 0
+        self._flushed_at = float("-inf")
+        self._space = runtime.monitor()
+
+    def add(self, holding: Holding, outcome: Outcome) -> None:
+        """Take an outcome; from any thread, at once."""
+        with self.monitor:
+            self._pending.append(Unsettled(holding, outcome))
+            if len(self._pending) in (1, GROUP):
+                self.monitor.notify_all()
+
+    async def space(self) -> None:
+        """Wait while there are as many unsettled outcomes as both lanes hold."""
+        if self.unsettled >= self._capacity:
+            await self._space.wait_for(lambda: self.unsettled < self._capacity)
+
+    @property
+    def unsettled(self) -> int:
+        return len(self._pending) + self._flushing
+
+    async def step(self) -> None:
+        await self.monitor.wait_for(lambda: self._pending or self.is_stopping)
+        rest = self._flushed_at + LINGER - self.runtime.clock()
+        if rest > 0:
+            await self.monitor.wait_for(lambda: len(self._pending) >= GROUP or self.is_stopping, rest)
+        await self.flush()
+
+    async def finish(self, limit: float) -> None:
+        """Write the rest before the end; what cannot be written in time is delivered again when its lease is over."""
+        await self.stop()
+        until = self.runtime.clock() + limit
+        pause = FIRST_PAUSE
+        while self.unsettled:
+            try:
+                await self.flush()
+            except Exception as error:
+                if self.runtime.clock() + pause >= until:
+                    log.error("%d outcomes could not be written: %s", self.unsettled, traceback_text(error))
+                    return
+                await self._space.wait_for(lambda: False, pause)
+                pause *= 2
+
+    async def flush(self) -> None:
+        """Write what is there now. Raises when the store cannot be reached; nothing is lost by that."""
+        while group := self._take():
+            self._flushed_at = self.runtime.clock()
+            try:
+                await self.runtime.shielded(self._write(group))
+            finally:
+                with self.monitor:
+                    self._flushing = 0
+            with self._space:
+                self._space.notify_all()
+
+    def _take(self) -> list[Unsettled]:
+        with self.monitor:
+            if self._flushing:  # a cancelled flush that is still being written
+                return []
+            group, self._pending = self._pending[:GROUP], self._pending[GROUP:]
+            self._flushing = len(group)
+            return group
+
+    async def _write(self, group: list[Unsettled]) -> None:
+        try:
+            refused = await self._store.settle([entry.settlement() for entry in group])
+        except Exception as error:
+            if not self._store.is_row_fault(error):
+                self._put_back(group)
+                raise
+            await self._write_one_by_one(group, error)
+            return
+        self._close(group, refused)
+
+    async def _write_one_by_one(self, group: list[Unsettled], error: Exception) -> None:
+        """One row of the group is to blame; it must not keep the others, nor itself, from ending."""
+        log.warning("a group of %d outcomes was refused and is written row by row: %s", len(group), error_text(error))
+        for index, entry in enumerate(group):
+            try:
+                refused = await self._write_single(entry)
+            except Exception:
+                self._put_back(group[index:])
+                raise
+            self._close([entry], refused)
+
+    async def _write_single(self, entry: Unsettled) -> Collection[RowKey]:
+        try:
+            return await self._store.settle([entry.settlement()])
+        except Exception as error:
+            if not self._store.is_row_fault(error):
+                raise
+            log.warning("%s is written without its error text: %s", entry.holding, error_text(error))
+        entry.outcome = without_text(entry.outcome)
+        return await self._store.settle([entry.settlement()])
+
+    def _put_back(self, group: list[Unsettled]) -> None:
+        for entry in group:
+            entry.is_ambiguous = True
+        with self.monitor:
+            self._pending[:0] = group
+
+    def _close(self, group: Sequence[Unsettled], refused: Collection[RowKey]) -> None:
+        """The store has answered: let go of what is settled and of what was lost."""
+        again = [
+            entry for entry in group if entry.holding.lease.key in refused and entry.epoch != entry.holding.lease.epoch
+        ]
+        if again:  # claimed anew by this process meanwhile: the outcome stands under the new lease
+            with self.monitor:
+                self._pending.extend(again)
+        closed = [entry for entry in group if entry not in again] if again else group
+        self._held.drop(entry.holding for entry in closed)
+        counts: Counter[str] = Counter()
+        for entry in closed:
+            if entry.holding.lease.key not in refused:
+                counts[_COUNTED[type(entry.outcome)]] += 1
+                self._announce(entry)
+            elif not entry.is_ambiguous:
+                counts["lease_lost"] += 1
+                log.warning(
+                    "the lease on %s was lost before %s was written; another holder decides",
+                    entry.holding,
+                    _name(entry.outcome),
+                )
+        for name, times in counts.items():
+            self._meter.count(name, times)
+
+    def _announce(self, entry: Unsettled) -> None:
+        match entry.outcome:
+            case Retry(delay) | Defer(delay):
+                self._on_due(delay.total_seconds())
+            case Release():
+                self._on_due(0.0)
+            case Dead(error):
+                log.error("%s is DEAD: %s", entry.holding, error)
+            case Done():
+                pass
+
+
+def without_text(outcome: Outcome) -> Outcome:
+    """The same verdict without the words that a database may choke on."""
+    match outcome:
+        case Retry(delay):
+            return Retry(delay, "")
+        case Dead(counted=counted):
+            return Dead("", counted)
+        case _:
+            return outcome
+
+
+def _name(outcome: Outcome) -> str:
+    return type(outcome).__name__.upper()

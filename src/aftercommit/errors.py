@@ -1,0 +1,154 @@
+"""The errors that a user can meet: each says what happened, with the values, and what to do.
+
+OutboxError
+├── NotInTransaction, TransactionEnded, UnsupportedTransaction, NotAwaited          the caller's transaction
+├── InvalidEvent: InvalidName, InvalidPayload, PayloadTooLarge, InvalidHeaders,
+│                 InvalidSchedule, PayloadNotText                                   what was to be written
+├── DuplicateListener, InvalidListener, UnroutableEvent                             who was to receive it
+├── InvalidOption, UnknownStore, ColourMismatch                                     how the outbox was built
+├── StoreBusy, SchemaMissing, SchemaMismatch, UndecodableRow                        the database
+└── RetryAfterError (in aftercommit.outcome)                                        raised by handlers
+"""
+
+from __future__ import annotations
+
+
+class OutboxError(Exception):
+    """The root of all errors of aftercommit. `code` is stable; `fix` says what to do."""
+
+    code = "AC000"
+
+    def __init__(self, message: str, *, fix: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+
+    def __str__(self) -> str:
+        advice = f"\n  Fix: {self.fix}" if self.fix else ""
+        return f"[{self.code}] {self.message}{advice}"
+
+
+class NotInTransaction(OutboxError, RuntimeError):
+    """There is no open transaction that the event could be part of; nothing was written."""
+
+    code = "AC001"
+
+
+class TransactionEnded(OutboxError, RuntimeError):
+    """The transaction was ended behind the outbox's back; what was written in it is not delivered from memory."""
+
+    code = "AC002"
+
+
+class NotAwaited(OutboxError, RuntimeError):
+    """AsyncOutbox.write() was called and its result never awaited; the transaction was rolled back."""
+
+    code = "AC003"
+
+
+class UnsupportedTransaction(OutboxError, TypeError):
+    """The object given as `tx` is nothing that this store can write through."""
+
+    code = "AC005"
+
+
+class InvalidEvent(OutboxError, ValueError):
+    """The event breaks a rule of the envelope; the transaction was not touched."""
+
+    code = "AC010"
+
+
+class PayloadTooLarge(InvalidEvent):
+    """The encoded payload is over the limit."""
+
+    code = "AC011"
+
+
+class InvalidPayload(InvalidEvent):
+    """The payload is missing, given twice, or cannot be encoded as JSON."""
+
+    code = "AC012"
+
+
+class PayloadNotText(OutboxError, ValueError):
+    """`payload_json` was asked of a binary payload that is not UTF-8."""
+
+    code = "AC013"
+
+
+class InvalidName(InvalidEvent):
+    """An event type, aggregate type, id, tenant or key is empty, too long or not text."""
+
+    code = "AC014"
+
+
+class InvalidHeaders(InvalidEvent):
+    """Headers map strings to strings."""
+
+    code = "AC015"
+
+
+class InvalidSchedule(InvalidEvent):
+    """`available_at`, `deliver_after` or `occurred_at` make no sense, alone or together."""
+
+    code = "AC016"
+
+
+class DuplicateListener(OutboxError, RuntimeError):
+    """One (aggregate type, event type) has one listener."""
+
+    code = "AC021"
+
+
+class InvalidListener(OutboxError, TypeError):
+    """What was registered can never be run as a listener."""
+
+    code = "AC022"
+
+
+class UnroutableEvent(OutboxError, RuntimeError):
+    """No listener of this process matches the event."""
+
+    code = "AC023"
+
+
+class SchemaMissing(OutboxError, RuntimeError):
+    """The outbox table is not there."""
+
+    code = "AC030"
+
+
+class SchemaMismatch(OutboxError, RuntimeError):
+    """The table was made by a release that this one cannot work with."""
+
+    code = "AC031"
+
+
+class StoreBusy(OutboxError, RuntimeError):
+    """Another writer held the database for longer than the busy timeout."""
+
+    code = "AC032"
+
+
+class UndecodableRow(OutboxError, ValueError):
+    """A stored row cannot be turned back into an event."""
+
+    code = "AC033"
+
+
+class InvalidOption(OutboxError, ValueError):
+    """An option has a value that it cannot have, or makes no sense in this wiring."""
+
+    code = "AC040"
+
+
+class UnknownStore(OutboxError, ValueError):
+    """No store is known for the target."""
+
+    code = "AC041"
+
+
+class ColourMismatch(OutboxError, TypeError):
+    """A blocking store under asyncio would stop the loop in silence; an async one cannot run under threads."""
+
+    code = "AC042"

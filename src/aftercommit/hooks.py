@@ -1,0 +1,123 @@
+"""What users may fill in: listeners and their registry, hooks around writing and delivering, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, runtime_checkable
+
+from aftercommit.claims import Claimed
+from aftercommit.event import EventEnvelope
+
+Listener = Callable[[EventEnvelope], object] | Callable[[EventEnvelope], Awaitable[object]]
+
+
+@runtime_checkable
+class ListenerRegistry(Protocol):
+    """Who receives an event: one listener, several in order, or None."""
+
+    def listener_for(self, aggregate_type: str, event_type: str) -> Listener | Sequence[Listener] | None: ...
+
+
+@runtime_checkable
+class InFlightTracker(Protocol):
+    """Keeps an event from being handled twice at the same time."""
+
+    def try_acquire(self, event_id: str) -> bool: ...
+
+    def release(self, event_id: str) -> None: ...
+
+
+class OutboxPollerHandler(Protocol):
+    """Takes what the poller claims."""
+
+    def handle(self, claimed: Claimed) -> bool:
+        """False ends the cycle; the event is given back."""
+        ...
+
+    def room(self) -> int:
+        """How many more it could take now."""
+        ...
+
+
+class WriterHook:
+    """Called around a write, in the caller's thread or task. Override what you need; all of it is plain `def`."""
+
+    def before_write(self, events: list[EventEnvelope]) -> list[EventEnvelope] | None:
+        """Change or drop events; None or [] suppresses the write, raising aborts it."""
+        return events
+
+    def after_write(self, events: list[EventEnvelope]) -> None:
+        """The rows are inserted, not yet committed. Errors are logged."""
+
+    def after_commit(self, events: list[EventEnvelope]) -> None:
+        """The transaction is committed. Errors are logged. Never called where commits cannot be observed."""
+
+    def after_rollback(self, events: list[EventEnvelope]) -> None:
+        """The transaction is rolled back, or its outcome is unknown. Errors are logged."""
+
+
+class AfterCommitHook(WriterHook):
+    """A hook that only looks at committed events: `AfterCommitHook(print)`."""
+
+    def __init__(self, on_commit: Callable[[EventEnvelope], object]) -> None:
+        self._on_commit = on_commit
+
+    def after_commit(self, events: list[EventEnvelope]) -> None:
+        for event in events:
+            self._on_commit(event)
+
+
+class EventInterceptor:
+    """Called around every handler; either method may be `async def`."""
+
+    def before_dispatch(self, event: EventEnvelope) -> object:
+        """Runs in order of registration. Raising counts as the handler's failure."""
+
+    def after_dispatch(self, event: EventEnvelope, error: BaseException | None) -> object:
+        """Runs in reverse order, for those whose `before` has run. Errors are logged."""
+
+    @staticmethod
+    def before(hook: Callable[[EventEnvelope], object]) -> EventInterceptor:
+        """An interceptor of one function that runs before the handler."""
+        interceptor = EventInterceptor()
+        interceptor.before_dispatch = hook  # type: ignore[method-assign, assignment]
+        return interceptor
+
+    @staticmethod
+    def after(hook: Callable[[EventEnvelope, BaseException | None], object]) -> EventInterceptor:
+        """An interceptor of one function that runs after the handler."""
+        interceptor = EventInterceptor()
+        interceptor.after_dispatch = hook  # type: ignore[method-assign, assignment]
+        return interceptor
+
+
+class MetricsExporter:
+    """Counters and gauges. Override what you export; the default does nothing. Called from any thread."""
+
+    def increment_hot_enqueued(self) -> None: ...
+
+    def increment_hot_dropped(self) -> None: ...
+
+    def increment_hot_skipped_delayed(self) -> None: ...
+
+    def increment_cold_enqueued(self) -> None: ...
+
+    def increment_dispatch_success(self) -> None: ...
+
+    def increment_dispatch_failure(self) -> None: ...
+
+    def increment_dispatch_dead(self) -> None: ...
+
+    def increment_dispatch_deferred(self) -> None: ...
+
+    def increment_lease_lost(self) -> None: ...
+
+    def record_queue_depths(self, hot_depth: int, cold_depth: int) -> None: ...
+
+    def record_oldest_lag_ms(self, lag_ms: int) -> None: ...
+
+    def record_dispatch_latency_ms(self, latency_ms: float) -> None: ...
+
+    def record_listener_duration_ms(self, duration_ms: float) -> None: ...
+
+    def close(self) -> None: ...

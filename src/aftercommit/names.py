@@ -1,0 +1,84 @@
+"""The names in an event: types of events and aggregates, ids and keys, checked and bounded."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+from uuid import UUID
+
+from aftercommit.errors import InvalidName
+
+#: The aggregate type of an event that names none.
+GLOBAL: Final = "__GLOBAL__"
+
+
+class EventType(str):
+    """The name of a kind of event. Strings and Enum members do as well wherever one is taken."""
+
+    __slots__ = ()
+
+    def __new__(cls, name: str | Enum) -> EventType:
+        return super().__new__(cls, name_of(name, "event_type", 128))
+
+    @property
+    def name(self) -> str:
+        return str(self)
+
+
+class AggregateType(str):
+    """The name of a kind of aggregate. Strings and Enum members do as well wherever one is taken."""
+
+    __slots__ = ()
+    GLOBAL: Final = GLOBAL
+
+    def __new__(cls, name: str | Enum) -> AggregateType:
+        return super().__new__(cls, name_of(name, "aggregate_type", 64))
+
+    @property
+    def name(self) -> str:
+        return str(self)
+
+
+def name_of(value: object, field: str, limit: int) -> str:
+    """The text of a name: a string, or an Enum member (its name; its value when it is a string, as in StrEnum)."""
+    if isinstance(value, Enum):
+        value = value.value if isinstance(value, str) else value.name
+    if not isinstance(value, str):
+        raise InvalidName(
+            f"{field} is {value!r} of type {type(value).__name__}", fix=f"pass {field} as a string or an Enum member"
+        )
+    return _checked_text(str(value), field, limit)
+
+
+def text_of(value: object, field: str, limit: int) -> str:
+    """The text of a key or id: a string, an int or a UUID."""
+    if isinstance(value, UUID) or (isinstance(value, int) and not isinstance(value, bool)):
+        value = str(value)
+    if not isinstance(value, str):
+        raise InvalidName(
+            f"{field} is {value!r} of type {type(value).__name__}", fix=f"pass {field} as a string, an int or a UUID"
+        )
+    return _checked_text(str(value), field, limit)
+
+
+def _checked_text(text: str, field: str, limit: int) -> str:
+    if not text:
+        raise InvalidName(f"{field} is empty", fix=f"pass a {field} of 1 to {limit} characters, or leave it out")
+    if len(text) > limit:
+        raise InvalidName(
+            f"{field} has {len(text)} characters, the limit is {limit}: {text[:40]!r}…", fix=f"shorten {field}"
+        )
+    if not text.isprintable() and ("\x00" in text or not is_utf8(text)):
+        raise InvalidName(
+            f"{field} {text!r} has a NUL or a lone surrogate, which databases refuse", fix=f"clean {field} first"
+        )
+    return text
+
+
+def is_utf8(text: str) -> bool:
+    """False for text with a lone surrogate, which no database takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,96 @@
+"""How a delivery ends: what a handler may return, and what is written to the row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from aftercommit.durations import Duration, duration
+from aftercommit.errors import OutboxError
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The event was handled. Handlers may return it; any other value means the same."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class RetryAfter:
+    """Return it from a handler to be called again after `delay`, without counting an attempt."""
+
+    delay: timedelta
+
+    def __init__(self, delay: Duration) -> None:
+        object.__setattr__(self, "delay", duration(delay, name="delay"))
+
+
+DispatchResult = Done | RetryAfter
+
+
+class RetryAfterError(OutboxError):
+    """Raise it in a handler to fail this attempt and set the delay of the next one. It counts as an attempt."""
+
+    code = "AC060"
+
+    def __init__(
+        self, delay: Duration, message: str = "the handler asked for a retry", cause: BaseException | None = None
+    ) -> None:
+        super().__init__(message)
+        self.delay = duration(delay, name="delay")
+        if cause is not None:
+            self.__cause__ = cause
+
+
+#: There is one way to be done.
+DONE = Done()
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The attempt failed and counts; the event is due again after `delay`."""
+
+    delay: timedelta
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Defer:
+    """Not now: due again after `delay`, nothing counted."""
+
+    delay: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """No more attempts. `counted` tells whether a handler was called for this verdict."""
+
+    error: str
+    counted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The event was not started (or was interrupted by close()): give the lease back, change nothing else."""
+
+
+Outcome = Done | Retry | Defer | Dead | Release
+
+RELEASE = Release()
+
+
+@dataclass(frozen=True, slots=True)
+class Ok:
+    """A user's function returned."""
+
+    value: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A user's function raised; `interrupted` when close() cancelled it."""
+
+    error: BaseException
+    interrupted: bool = field(default=False)
+
+
+Result = Ok | Raised

@@ -1,0 +1,1 @@
+"""Threads and asyncio: the only rooms that know what waiting means."""

@@ -1,0 +1,256 @@
+"""The asyncio runtime: colourless coroutines are ordinary tasks; sync functions of users run in daemon threads."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, TypeVar
+
+from aftercommit.outcome import Raised, Result
+from aftercommit.ports import Colour
+from aftercommit.runtime.clock import boottime
+from aftercommit.runtime.colours import awaited, called, called_async, is_async
+
+T = TypeVar("T")
+
+
+class AsyncioMonitor:
+    """A mutex for any thread, and a waiting room for the tasks of one loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._mutex = threading.Lock()
+        self._waiters: deque[asyncio.Future[None]] = deque()
+
+    def __enter__(self) -> None:
+        self._mutex.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._mutex.release()
+
+    def notify(self, count: int = 1) -> None:
+        here = _running_loop() is self._loop
+        while count > 0 and self._waiters:
+            waiter = self._waiters.popleft()
+            if here and waiter.done():
+                continue
+            count -= 1
+            if here:
+                waiter.set_result(None)
+            else:
+                _tell(self._loop, self._wake, waiter)
+
+    def _wake(self, waiter: asyncio.Future[None]) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+            return
+        # It gave up between the notify and now; somebody else has to hear it.
+        with self._mutex:
+            self.notify()
+
+    def notify_all(self) -> None:
+        self.notify(len(self._waiters))
+
+    async def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
+        limit = None if timeout is None else self._loop.time() + timeout
+        while True:
+            with self._mutex:
+                value = predicate()
+                if value or (limit is not None and self._loop.time() >= limit):
+                    return value
+                waiter = self._loop.create_future()
+                self._waiters.append(waiter)
+            try:
+                await _until(waiter, limit, self._loop)
+            except BaseException:
+                # A wake-up that a cancelled waiter will not use belongs to somebody else.
+                with self._mutex:
+                    if waiter.done() and not waiter.cancelled():
+                        self.notify()
+                raise
+            finally:
+                with self._mutex:
+                    if waiter in self._waiters:
+                        self._waiters.remove(waiter)
+
+
+async def _until(waiter: asyncio.Future[None], limit: float | None, loop: asyncio.AbstractEventLoop) -> None:
+    """Wait for a wake-up or the limit, whichever comes first. A waiter that timed out is resolved, so it is skipped."""
+    if limit is None:
+        await waiter
+        return
+    timer = loop.call_at(limit, lambda: None if waiter.done() else waiter.set_result(None))
+    try:
+        await waiter
+    finally:
+        timer.cancel()
+
+
+class AsyncioTask:
+    """A task that runs one coroutine to its end."""
+
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self._task = task
+
+    async def join(self, timeout: float | None) -> bool:
+        if self._task is not asyncio.current_task():
+            await asyncio.wait({self._task}, timeout=timeout)
+        return self._task.done()
+
+
+class AsyncioRuntime:
+    """Everything beside the caller is a task of the loop that is running when the runtime is made."""
+
+    colour = Colour.ASYNC
+
+    def __init__(self, thread_count: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._threads = HandlerThreads(thread_count)
+        self._running: set[asyncio.Task[Result]] = set()
+        self._interrupted: set[asyncio.Task[Result]] = set()
+
+    def clock(self) -> float:
+        return boottime()
+
+    def identity(self) -> object:
+        return asyncio.current_task()
+
+    def is_here(self) -> bool:
+        return _running_loop() is self._loop
+
+    def lock(self) -> threading.Lock:
+        return threading.Lock()
+
+    def monitor(self) -> AsyncioMonitor:
+        return AsyncioMonitor(self._loop)
+
+    def spawn(self, name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> AsyncioTask:
+        return AsyncioTask(self._loop.create_task(main(), name=name))
+
+    async def call(self, function: Callable[..., object], *arguments: object, context: Context) -> Result:
+        if is_async(function):
+            return await self._as_task(called_async(function, arguments), context)
+        result = await self._threads.call(self._loop, lambda: context.run(called, function, arguments))
+        if not isinstance(result, Raised) and inspect.isawaitable(result.value):
+            return await self._as_task(awaited(result.value), context)
+        return result
+
+    async def _as_task(self, coroutine: Coroutine[Any, Any, Result], context: Context) -> Result:
+        task = self._loop.create_task(coroutine, context=context)
+        self._running.add(task)
+        try:
+            result = await task
+        except asyncio.CancelledError:
+            # Either we are being cancelled, or the task never came to its first step.
+            if not task.cancelled():
+                task.cancel()
+                raise
+            result = Raised(asyncio.CancelledError())
+        finally:
+            self._running.discard(task)
+        if task in self._interrupted:
+            self._interrupted.discard(task)
+            if isinstance(result, Raised):
+                return Raised(result.error, interrupted=True)
+        return result
+
+    def interrupt(self) -> None:
+        for task in list(self._running):
+            self._interrupted.add(task)
+            task.cancel()
+
+    async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
+        task = self._loop.create_task(work)
+        cancelled: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError as error:
+                if task.cancelled():
+                    raise
+                cancelled = error
+            except BaseException:
+                break
+        if cancelled is not None:
+            if not task.cancelled():
+                task.exception()  # seen; the cancellation goes first
+            raise cancelled
+        return task.result()
+
+    async def close(self) -> None:
+        await self._threads.close()
+
+
+class HandlerThreads:
+    """Daemon threads for sync functions, started when first needed. Never the loop's default executor: a function
+    that is stuck there would hold `asyncio.run` open."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._busy = 0
+
+    async def call(self, loop: asyncio.AbstractEventLoop, function: Callable[[], Result]) -> Result:
+        future: asyncio.Future[Result] = loop.create_future()
+
+        def job() -> None:
+            result = function()
+            _tell(loop, _resolve, future, result)
+
+        self._busy += 1
+        if self._busy > len(self._threads) and len(self._threads) < self._count:
+            self._grow()
+        self._jobs.put(job)
+        try:
+            return await future
+        finally:
+            self._busy -= 1
+
+    def _grow(self) -> None:
+        thread = threading.Thread(
+            target=_work, args=(self._jobs,), name=f"aftercommit-handler-{len(self._threads)}", daemon=True
+        )
+        self._threads.append(thread)
+        thread.start()
+
+    async def close(self) -> None:
+        for _ in self._threads:
+            self._jobs.put(None)
+        if self._busy == 0:  # all of them are idle and end at once; one that runs a function is left behind
+            for thread in self._threads:
+                thread.join(1)
+        self._threads.clear()
+
+
+def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (job := jobs.get()) is not None:
+        job()
+
+
+def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: object) -> None:
+    """Run a callback on the loop from any thread; a loop that is closed has nobody left to tell."""
+    try:
+        loop.call_soon_threadsafe(callback, *arguments)
+    except RuntimeError:
+        return
+
+
+def _resolve(future: asyncio.Future[Result], result: Result) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,49 @@
+"""The border to users' functions: which colour one has, and how it is run without letting anything escape."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from typing import Any
+
+from aftercommit.outcome import Ok, Raised, Result
+
+
+def is_async(function: Callable[..., object]) -> bool:
+    """Whether calling it gives a coroutine for sure. A False may still return an awaitable; see `awaited`."""
+    try:
+        return _is_async(function)
+    except TypeError:  # an unhashable callable
+        return _is_async.__wrapped__(function)
+
+
+@lru_cache(maxsize=1024)
+def _is_async(function: Callable[..., object]) -> bool:
+    # The second look finds objects with an async __call__, which the first one does not.
+    call = getattr(function, "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def called(function: Callable[..., object], arguments: tuple[object, ...]) -> Result:
+    """Call a plain function. BaseException included: nothing but a Result may cross a thread or a future."""
+    try:
+        return Ok(function(*arguments))
+    except BaseException as error:
+        return Raised(error)
+
+
+async def awaited(value: Awaitable[Any]) -> Result:
+    """Await what a function returned, with the same promise."""
+    try:
+        return Ok(await value)
+    except BaseException as error:
+        return Raised(error)
+
+
+async def called_async(function: Callable[..., Any], arguments: tuple[object, ...]) -> Result:
+    """Call on a running loop and await what comes back."""
+    try:
+        return Ok(await function(*arguments))
+    except BaseException as error:
+        return Raised(error)

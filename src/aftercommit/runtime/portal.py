@@ -1,0 +1,89 @@
+"""The one event loop of the blocking runtime: async functions of users run on its thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from contextvars import Context
+from typing import Any
+
+from aftercommit.outcome import Raised, Result
+
+
+class LoopPortal:
+    """A loop on a daemon thread, and the calls that are on it now."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[LoopCall] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=_run_loop, args=(self._loop,), name="aftercommit-loop", daemon=True)
+        self._thread.start()
+
+    def call(self, coroutine: Coroutine[Any, Any, Result], context: Context) -> Result:
+        """Run it there and wait for its end."""
+        call = LoopCall(self._loop, coroutine, context)
+        with self._lock:
+            self._running.add(call)
+        try:
+            return call.result()
+        finally:
+            with self._lock:
+                self._running.discard(call)
+
+    def interrupt(self) -> None:
+        with self._lock:
+            running = list(self._running)
+        for call in running:
+            call.interrupt()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(1)
+
+
+class LoopCall:
+    """One async function on the loop thread. It has a task of its own: it starts in the event's context, and a
+    cancellation reaches only it."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Result], context: Context
+    ) -> None:
+        self._loop = loop
+        self._ended: Future[Result] = Future()
+        self._task: asyncio.Task[Result] | None = None
+        self._interrupted = False
+        loop.call_soon_threadsafe(self._begin, coroutine, context)
+
+    def _begin(self, coroutine: Coroutine[Any, Any, Result], context: Context) -> None:
+        self._task = self._loop.create_task(coroutine, context=context)
+        self._task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[Result]) -> None:
+        # Cancelled before its first step, a task has nothing to return.
+        self._ended.set_result(Raised(asyncio.CancelledError()) if task.cancelled() else task.result())
+
+    def result(self) -> Result:
+        result = self._ended.result()
+        if self._interrupted and isinstance(result, Raised):
+            return Raised(result.error, interrupted=True)
+        return result
+
+    def interrupt(self) -> None:
+        self._interrupted = True
+        self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        pending = asyncio.all_tasks(loop)
+        for task in pending:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()

@@ -1,0 +1,115 @@
+"""The blocking runtime: colourless coroutines are stepped once, in threads, over calls that never suspend."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aftercommit.outcome import Raised, Result
+from aftercommit.ports import Colour
+from aftercommit.runtime.clock import boottime
+from aftercommit.runtime.colours import awaited, called, called_async, is_async
+
+if TYPE_CHECKING:
+    from aftercommit.runtime.portal import LoopPortal
+
+T = TypeVar("T")
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The value of a coroutine that never suspends. One that does is closed and refused at once."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+    finally:
+        coroutine.close()
+    raise RuntimeError(f"{coroutine!r} suspended in the blocking runtime: an async driver or store was used there")
+
+
+class ThreadMonitor(threading.Condition):
+    """A condition variable whose wait is spelled `await`."""
+
+    def __init__(self) -> None:
+        super().__init__(threading.Lock())
+
+    async def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:  # type: ignore[override]
+        with self:
+            return super().wait_for(predicate, timeout)
+
+
+class ThreadTask:
+    """A daemon thread that runs one coroutine to its end."""
+
+    def __init__(self, name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._thread = threading.Thread(target=lambda: run(main()), name=name, daemon=True)
+        self._thread.start()
+
+    async def join(self, timeout: float | None) -> bool:
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+
+class ThreadRuntime:
+    """Everything beside the caller is a thread; async functions of users run on one loop thread."""
+
+    colour = Colour.BLOCKING
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._portal: LoopPortal | None = None
+
+    def clock(self) -> float:
+        return boottime()
+
+    def identity(self) -> object:
+        return threading.get_ident()
+
+    def is_here(self) -> bool:
+        return True
+
+    def lock(self) -> threading.Lock:
+        return threading.Lock()
+
+    def monitor(self) -> ThreadMonitor:
+        return ThreadMonitor()
+
+    def spawn(self, name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> ThreadTask:
+        return ThreadTask(name, main)
+
+    async def call(self, function: Callable[..., object], *arguments: object, context: Context) -> Result:
+        if is_async(function):
+            return self._on_loop(called_async(function, arguments), context)
+        result = context.run(called, function, arguments)
+        if not isinstance(result, Raised) and inspect.isawaitable(result.value):
+            return self._on_loop(awaited(result.value), context)
+        return result
+
+    def _on_loop(self, coroutine: Coroutine[Any, Any, Result], context: Context) -> Result:
+        """Run on the loop thread and wait for its real end, also when `interrupt` cancels it."""
+        with self._lock:
+            if self._portal is None:
+                # Here, so that a program without async functions never loads asyncio.
+                from aftercommit.runtime.portal import LoopPortal  # noqa: PLC0415
+
+                self._portal = LoopPortal()
+            portal = self._portal
+        return portal.call(coroutine, context)
+
+    def interrupt(self) -> None:
+        if self._portal is not None:
+            self._portal.interrupt()
+
+    async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
+        return await work
+
+    async def close(self) -> None:
+        with self._lock:
+            portal, self._portal = self._portal, None
+        if portal is not None:
+            portal.close()

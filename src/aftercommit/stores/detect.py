@@ -1,0 +1,45 @@
+"""Which store belongs to a target: by the scheme of a URL, or by what a connection factory returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from aftercommit.errors import UnknownStore
+from aftercommit.ports import Colour
+from aftercommit.redact import redact
+from aftercommit.stores.sqlite.target import sqlite_from_factory, sqlite_from_url
+
+#: Makes a store of the wanted colour from a URL and the store's options.
+OpenStore = Callable[..., Any]
+
+_by_scheme: Final[dict[str, OpenStore]] = {"sqlite": sqlite_from_url}
+
+
+def register_store(scheme: str, open_store: OpenStore) -> None:
+    """Make a store known under a URL scheme: `open_store(url, colour, **options)`."""
+    _by_scheme[scheme.lower()] = open_store
+
+
+def open_store(target: Any, colour: Colour, **options: Any) -> Any:
+    """The store for a URL, a connection factory, or a store itself."""
+    if isinstance(target, str):
+        return _from_url(target, colour, options)
+    if hasattr(target, "claim") and hasattr(target, "settle"):
+        return target
+    if callable(target):
+        return sqlite_from_factory(target, colour, **options)
+    raise UnknownStore(
+        f"the target is a {type(target).__module__}.{type(target).__qualname__}",
+        fix='pass a URL such as "sqlite:///app.db", a function that opens a connection, or a store',
+    )
+
+
+def _from_url(url: str, colour: Colour, options: dict[str, Any]) -> Any:
+    scheme = "sqlite" if url == ":memory:" else url.partition(":")[0].lower()
+    if "://" not in url and url != ":memory:":
+        raise UnknownStore(f"{redact(url)!r} is not a URL", fix=f'for a SQLite file use "sqlite:///{url}"')
+    if scheme not in _by_scheme:
+        known = ", ".join(f"{name}://" for name in sorted(_by_scheme))
+        raise UnknownStore(f"no store is known for {redact(url)!r}", fix=f"use one of {known}")
+    return _by_scheme[scheme](url, colour, **options)

@@ -1,0 +1,40 @@
+"""Names of tables and indexes: checked before they get near a statement, quoted when they do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from aftercommit.errors import InvalidOption
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+#: PostgreSQL's limit is the smallest, and index names add a suffix.
+_LONGEST = 48
+
+
+def checked_name(name: object, option: str) -> str:
+    """A plain identifier, or an error that names the option."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > _LONGEST:
+        raise InvalidOption(
+            f"{option} is {name!r}",
+            fix=f"use letters, digits and underscores, not starting with a digit, {_LONGEST} characters at most",
+        )
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class TableNames:
+    """The event table and the names that follow from it: `outbox_event` and `outbox_schema`, `x` and `x_schema`."""
+
+    table: str
+
+    def __post_init__(self) -> None:
+        checked_name(self.table, "table")
+
+    def side(self, noun: str) -> str:
+        stem = "outbox" if self.table == "outbox_event" else self.table
+        return f"{stem}_{noun}"
+
+    def quoted(self, name: str) -> str:
+        return f'"{name}"'

@@ -1,0 +1,75 @@
+"""The table as people look at it: dead letters, replays, purges, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from aftercommit.claims import Backlog, DeadEvent, DeadFilter
+from aftercommit.event import EventStatus
+from aftercommit.ports import Executor, Tx
+from aftercommit.redact import storable
+from aftercommit.stores.rows import dead_of, to_micros
+from aftercommit.stores.statements import Statements
+
+
+class SqlRecords:
+    """Reads and cleans the table. Each call is a transaction of its own."""
+
+    def __init__(self, executor: Executor, statements: Statements) -> None:
+        self._executor = executor
+        self._sql = statements
+
+    async def query_dead(self, where: DeadFilter, limit: int) -> list[DeadEvent]:
+        return [dead_of(row) for row in await self._read("query_dead", {**_filter(where), "limit": limit})]
+
+    async def count_dead(self, where: DeadFilter) -> int:
+        return int((await self._read("count_dead", _filter(where)))[0][0])
+
+    async def replay(self, event_id: str, handler_id: str | None) -> int:
+        return await self._change("replay", {"event_id": event_id, "handler_id": handler_id})
+
+    async def replay_after(self, where: DeadFilter, position: int, limit: int) -> tuple[int, int | None]:
+        values = {**_filter(where), "position": position, "limit": limit}
+        rows = await self._read("replay_after", values, writes=True)
+        return len(rows), max(row[0] for row in rows) if len(rows) == limit else None
+
+    async def discard(self, event_id: str, handler_id: str | None, reason: str) -> int:
+        error = storable(f"discarded: {reason}" if reason else "discarded")
+        return await self._change("discard", {"event_id": event_id, "handler_id": handler_id, "error": error})
+
+    async def purge(self, older_than: timedelta, *, dead: bool, limit: int) -> int:
+        age = to_micros(older_than)
+        deleted = await self._change("purge", {"status": EventStatus.DONE.value, "older_than": age, "limit": limit})
+        if dead and deleted < limit:
+            rest = limit - deleted
+            deleted += await self._change("purge", {"status": EventStatus.DEAD.value, "older_than": age, "limit": rest})
+        return deleted
+
+    async def purge_aged(self, older_than: timedelta, *, limit: int) -> int:
+        return await self._change("purge_aged", {"older_than": to_micros(older_than), "limit": limit})
+
+    async def backlog(self) -> Backlog:
+        new, retry, dead, leased, oldest = (await self._read("backlog", {}))[0]
+        return Backlog(new, retry, dead, leased, timedelta(microseconds=max(0, oldest)))
+
+    async def _read(self, name: str, values: Mapping[str, object], *, writes: bool = False) -> list[Any]:
+        statement = self._sql[name]
+
+        async def work(tx: Tx) -> list[Any]:
+            return await tx.fetch(statement.sql, statement.bind(**values))
+
+        return await self._executor.transact(work, writes=writes)
+
+    async def _change(self, name: str, values: Mapping[str, object]) -> int:
+        statement = self._sql[name]
+
+        async def work(tx: Tx) -> int:
+            return await tx.execute(statement.sql, statement.bind(**values))
+
+        return await self._executor.transact(work)
+
+
+def _filter(where: DeadFilter) -> dict[str, object]:
+    return {"event_type": where.event_type, "aggregate_type": where.aggregate_type}

@@ -1,0 +1,131 @@
+"""Rows and values: how an event becomes parameters, and a row an event again. Times are integer microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from aftercommit.claims import Claimed, ClaimRequest, DeadEvent, Lease, NewEvent, RowKey, Undecodable
+from aftercommit.codec import decode_headers, encode_headers
+from aftercommit.errors import UndecodableRow
+from aftercommit.event import EventEnvelope
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def to_micros(value: timedelta) -> int:
+    return value // _MICROSECOND
+
+
+def instant_to_micros(value: datetime) -> int:
+    return (value - _EPOCH) // _MICROSECOND
+
+
+def instant(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def insert_values(new: NewEvent) -> dict[str, object]:
+    """The parameters of the INSERT."""
+    event = new.event
+    is_text = isinstance(event.payload, str)
+    scheduled = None if event.available_at is None else instant_to_micros(event.available_at)
+    delay = 0 if event.deliver_after is None else to_micros(event.deliver_after)
+    return {
+        "event_id": event.event_id,
+        "handler_id": new.handler_id,
+        "event_type": event.event_type,
+        "aggregate_type": event.aggregate_type,
+        "aggregate_id": event.aggregate_id,
+        "tenant_id": event.tenant_id,
+        "event_key": event.key,
+        "partition_no": new.partition,
+        "payload": event.payload if is_text else None,
+        "payload_bytes": None if is_text else event.payload,
+        "content_type": "application/json" if is_text else "application/octet-stream",
+        "headers": encode_headers(event.headers),
+        "occurred_at": instant_to_micros(event.occurred_at),
+        "scheduled_at": scheduled,
+        # A delay is added to the database's clock; only an explicit time is taken as it is.
+        "available_at": None if event.deliver_after is not None else scheduled,
+        "delay": delay,
+        "owner": new.owner,
+        "lock_timeout": None if new.owner is None else to_micros(new.lock_timeout),
+        "epoch": 0 if new.owner is None else 1,
+    }
+
+
+def claimed_of(row: Sequence[Any], request: ClaimRequest, now: int) -> Claimed | Undecodable:
+    """A row of claim_select under the lease that the claim gives it."""
+    (
+        position, event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, event_key,
+        payload, payload_bytes, headers, occurred_at, scheduled_at, attempts, abandoned, epoch, is_takeover,
+        created_at, _,
+    ) = row  # fmt: skip
+    lease = Lease(RowKey(event_id, handler_id), request.owner, epoch + 1, request.deadline)
+    try:
+        event = EventEnvelope.restore(
+            event_id=event_id,
+            event_type=event_type,
+            payload=_payload(payload, payload_bytes),
+            occurred_at=instant(occurred_at),
+            aggregate_type=aggregate_type,
+            aggregate_id=aggregate_id,
+            tenant_id=tenant_id,
+            key=event_key,
+            headers=decode_headers(headers),
+            available_at=None if scheduled_at is None else instant(scheduled_at),
+        )
+    except (UndecodableRow, TypeError, OverflowError) as error:
+        return Undecodable(lease, error)
+    return Claimed(
+        event=event,
+        lease=lease,
+        position=position,
+        created_at=instant(created_at),
+        attempts=attempts,
+        abandoned=abandoned,
+        is_suspect=bool(is_takeover) or abandoned > 0,
+        age=timedelta(microseconds=now - created_at),
+    )
+
+
+def _payload(text: object, binary: object) -> str | bytes:
+    if isinstance(text, str) and binary is None:
+        return text
+    if isinstance(binary, bytes) and text is None:
+        return binary
+    raise UndecodableRow(
+        f"the payload columns hold {type(text).__name__} and {type(binary).__name__}",
+        fix="a row has text in payload, or bytes in payload_bytes",
+    )
+
+
+def dead_of(row: Sequence[Any]) -> DeadEvent:
+    """A row of query_dead. One whose headers cannot be read is shown without them."""
+    (
+        event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, key, payload, payload_bytes,
+        headers, attempts, last_error, created_at, done_at, position,
+    ) = row  # fmt: skip
+    try:
+        readable = decode_headers(headers)
+    except UndecodableRow:
+        readable = {}
+    return DeadEvent(
+        event_id=event_id,
+        handler_id=handler_id,
+        event_type=event_type,
+        aggregate_type=aggregate_type,
+        aggregate_id=aggregate_id,
+        tenant_id=tenant_id,
+        key=key,
+        payload=payload if payload is not None else payload_bytes,
+        headers=readable,
+        attempts=attempts,
+        last_error=last_error or "",
+        created_at=instant(created_at),
+        dead_at=None if done_at is None else instant(done_at),
+        position=position,
+    )

@@ -1,0 +1,197 @@
+"""The event store over SQL, written once: it names statements and binds values; an executor runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from aftercommit.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
+from aftercommit.outcome import Dead, Defer, Done, Outcome, Release, Retry
+from aftercommit.ports import Executor, Tx
+from aftercommit.stores.identifiers import TableNames
+from aftercommit.stores.records import SqlRecords
+from aftercommit.stores.rows import claimed_of, insert_values, to_micros
+from aftercommit.stores.schema import Schema
+from aftercommit.stores.statements import Dialect, Statement, Statements
+
+#: Rows of one INSERT batch.
+_CHUNK: Final = 500
+
+#: Before every row.
+_NO_FLOOR: Final = (-(2**62), -1)
+
+
+class SqlStore:
+    """Events in one table. The executor's colour is the store's colour."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        dialect: Dialect,
+        *,
+        table: str = "outbox_event",
+        create_schema: bool = True,
+        delete_completed: bool = False,
+    ) -> None:
+        self.colour = executor.colour
+        self.executor = executor
+        names = TableNames(table)
+        self._sql = Statements(dialect, names)
+        self._done = self._sql["delete" if delete_completed else "done"]
+        self._schema = Schema(executor, self._sql, names, creates=create_schema)
+        self.records = SqlRecords(executor, self._sql)
+
+    async def open(self) -> None:
+        await self._schema.ensure()
+
+    async def create_schema(self) -> None:
+        await self._schema.create()
+
+    async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
+        statement = self._sql["insert"]
+        with self._schema.explained():
+            if len(events) == 1:
+                await tx.execute(statement.sql, statement.bind(**insert_values(events[0])))
+                return
+            for start in range(0, len(events), _CHUNK):
+                chunk = events[start : start + _CHUNK]
+                await tx.execute_many(statement.sql, [statement.bind(**insert_values(event)) for event in chunk])
+
+    async def claim(self, request: ClaimRequest) -> Claim:
+        async def work(tx: Tx) -> tuple[int, list[Any], float | None]:
+            now = (await tx.fetch(self._sql["now"].sql))[0][0]
+            rows = await self._select(tx, request, now)
+            await self._mark(tx, request, now, rows)
+            return now, rows, None if len(rows) >= request.limit else await self._next_due(tx, now)
+
+        now, rows, next_due = await self.executor.transact(work)
+        floor = (rows[-1][-1], rows[-1][0]) if len(rows) >= request.limit else None
+        rows.sort(key=lambda row: row[0])
+        return Claim([claimed_of(row, request, now) for row in rows], floor, next_due)
+
+    async def _select(self, tx: Tx, request: ClaimRequest, now: int) -> list[Any]:
+        floor_at, floor_position = request.floor if isinstance(request.floor, tuple) else _NO_FLOOR
+        statement = self._sql["claim_select"]
+        values = statement.bind(
+            now=now,
+            floor_at=floor_at,
+            floor_position=floor_position,
+            skip_recent=to_micros(request.skip_recent),
+            limit=request.limit,
+        )
+        return await tx.fetch(statement.sql, values)
+
+    async def _mark(self, tx: Tx, request: ClaimRequest, now: int, rows: list[Any]) -> None:
+        statement, lock_timeout = self._sql["claim_mark"], to_micros(request.lock_timeout)
+        if rows:
+            await tx.execute_many(
+                statement.sql,
+                [
+                    statement.bind(owner=request.owner, now=now, lock_timeout=lock_timeout, position=row[0])
+                    for row in rows
+                ],
+            )
+
+    async def _next_due(self, tx: Tx, now: int) -> float | None:
+        statement = self._sql["next_due"]
+        micros = (await tx.fetch(statement.sql, statement.bind(now=now)))[0][0]
+        return None if micros is None else float(micros) / 1_000_000
+
+    async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
+        """All as groups first; only when the fence refused some of them, row by row to find out which."""
+        groups = self._groups(settlements)
+        try:
+            await self.executor.transact(lambda tx: _in_groups(tx, groups))
+        except _Refused:
+            return await self.executor.transact(lambda tx: self._row_by_row(tx, settlements))
+        return ()
+
+    def _groups(self, settlements: Iterable[Settlement]) -> dict[Statement, list[tuple[object, ...]]]:
+        groups: dict[Statement, list[tuple[object, ...]]] = {}
+        for settlement in settlements:
+            statement, values = self._settled(settlement)
+            groups.setdefault(statement, []).append(values)
+        return groups
+
+    async def _row_by_row(self, tx: Tx, settlements: Iterable[Settlement]) -> set[RowKey]:
+        refused = set()
+        for settlement in settlements:
+            statement, values = self._settled(settlement)
+            if not await tx.execute(statement.sql, values):
+                refused.add(settlement.lease.key)
+        return refused
+
+    def _settled(self, settlement: Settlement) -> tuple[Statement, tuple[object, ...]]:
+        """The statement that writes this outcome, with its values."""
+        outcome: Outcome = settlement.outcome
+        fence = _fence(settlement.lease)
+        match outcome:
+            case Done():
+                return self._done, self._done.bind(**fence)
+            case Retry(delay, error):
+                statement = self._sql["retry"]
+                return statement, statement.bind(**fence, delay=to_micros(delay), error=error)
+            case Defer(delay):
+                statement = self._sql["defer"]
+                return statement, statement.bind(**fence, delay=to_micros(delay))
+            case Dead(error, counted):
+                statement = self._sql["dead"]
+                return statement, statement.bind(**fence, error=error, counted=int(counted))
+            case Release():
+                statement = self._sql["release"]
+                return statement, statement.bind(**fence)
+
+    async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:
+        statement = self._sql["renew"]
+
+        async def work(tx: Tx) -> set[RowKey]:
+            renewed = set()
+            for lease in leases:
+                values = statement.bind(**_fence(lease), lock_timeout=to_micros(lock_timeout))
+                if await tx.execute(statement.sql, values):
+                    renewed.add(lease.key)
+            return renewed
+
+        return await self.executor.transact(work)
+
+    async def mark_suspect(self, lease: Lease) -> bool:
+        statement = self._sql["mark_suspect"]
+        changed = await self.executor.transact(lambda tx: tx.execute(statement.sql, statement.bind(**_fence(lease))))
+        return bool(changed)
+
+    async def surviving(self, tx: Tx, keys: Sequence[RowKey]) -> Collection[RowKey]:
+        statement = self._sql["surviving"]
+        ids = msgspec.json.encode([key.event_id for key in keys]).decode()
+        return {RowKey(*row) for row in await tx.fetch(statement.sql, statement.bind(event_ids=ids))}
+
+    def is_row_fault(self, error: Exception) -> bool:
+        return self.executor.is_row_fault(error)
+
+    async def close(self) -> None:
+        await self.executor.close()
+
+    def abandon(self) -> None:
+        """In a forked child: leave the parent's connections alone."""
+        self.executor.abandon()
+
+
+class _Refused(Exception):
+    """The fence refused a row of a group; the transaction is rolled back."""
+
+
+async def _in_groups(tx: Tx, groups: dict[Statement, list[tuple[object, ...]]]) -> None:
+    for statement, rows in groups.items():
+        if await tx.execute_many(statement.sql, rows) != len(rows):
+            raise _Refused
+
+
+def _fence(lease: Lease) -> dict[str, object]:
+    return {
+        "event_id": lease.key.event_id,
+        "handler_id": lease.key.handler_id,
+        "owner": lease.owner,
+        "epoch": lease.epoch,
+    }

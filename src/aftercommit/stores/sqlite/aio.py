@@ -1,0 +1,223 @@
+"""The async executor over sqlite3: every connection lives on a thread of its own, and a transaction is one hop."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from aftercommit.claims import QueryResult
+from aftercommit.ports import Colour, Tx
+from aftercommit.runtime.threads import run
+from aftercommit.stores.sqlite.connection import BlockingTx, SqliteConnection, gate_of, is_row_fault
+from aftercommit.stores.sqlite.executor import KEPT, abandoned, in_transaction
+
+T = TypeVar("T")
+
+
+class ConnectionThread:
+    """A connection and the daemon thread that it lives on. Two connections on one thread would wait for each other."""
+
+    def __init__(self, open_connection: Callable[[], SqliteConnection], number: int) -> None:
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=f"aftercommit-sqlite-{number}", daemon=True)
+        self._thread.start()
+        self._open = open_connection
+        self._connection: SqliteConnection | None = None
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+    @property
+    def connection(self) -> SqliteConnection:
+        """For jobs on the thread: opened by the first of them."""
+        if self._connection is None:
+            self._connection = self._open()
+        return self._connection
+
+    async def run(self, job: Callable[[SqliteConnection], T], after: Callable[[], None] | None = None) -> T:
+        """Run on the thread. A cancelled caller leaves at once; the job goes on to its end, and `after` follows it."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def tell(value: T | None, error: BaseException | None) -> None:
+            try:
+                loop.call_soon_threadsafe(_resolve, future, value, error)
+            except RuntimeError:
+                return  # the loop is closed: nobody waits any more
+
+        self.post(job, after, tell)
+        return await future
+
+    def post(
+        self,
+        job: Callable[[SqliteConnection], T],
+        after: Callable[[], None] | None = None,
+        tell: Callable[[T | None, BaseException | None], None] = lambda value, error: None,  # noqa: ARG005
+    ) -> None:
+        """Run on the thread after what it has to do, and go on."""
+
+        def work() -> None:
+            value: T | None = None
+            error: BaseException | None = None
+            try:
+                value = job(self.connection)
+            except BaseException as raised:
+                error = raised
+            if after is not None:
+                after()
+            tell(value, error)
+
+        self._jobs.put(work)
+
+    def is_clean(self) -> bool:
+        return self._connection is None or not self._connection.raw.in_transaction
+
+    def retire(self) -> None:
+        """Close the connection on its thread and end the thread, after what it has to do."""
+        if self._connection is not None:
+            self.post(SqliteConnection.close)
+        self._jobs.put(None)
+
+    def join(self, timeout: float) -> None:
+        self._thread.join(timeout)
+
+
+def _resolve(future: asyncio.Future[Any], value: object, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(value)
+
+
+class AsyncSqliteExecutor:
+    """Runs each transaction whole on a connection's own thread: one hop there and back, however many statements."""
+
+    colour = Colour.ASYNC
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection], path: str) -> None:
+        self._connect = connect
+        self._path = path
+        self._gate = gate_of(path)
+        self._idle: list[ConnectionThread] = []
+        self._lent: set[ConnectionThread] = set()
+        self._generation = 0
+        self._made = 0
+
+    async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
+        generation, thread = self._take()
+        return await thread.run(
+            lambda connection: run(in_transaction(connection, work, writes=writes)),
+            after=lambda: self._give(generation, thread),
+        )
+
+    async def begin(self) -> AsyncOpenSqliteTransaction:
+        generation, thread = self._take()
+
+        def give_back() -> None:
+            self._give(generation, thread)
+
+        transaction = AsyncOpenSqliteTransaction(thread, give_back)
+        await transaction.begin()
+        return transaction
+
+    def adopt(self, connection: object) -> BlockingTx | None:
+        # The caller's own connection is used where the caller uses it: in this thread.
+        return BlockingTx(connection) if isinstance(connection, sqlite3.Connection) else None
+
+    def is_row_fault(self, error: Exception) -> bool:
+        return is_row_fault(error)
+
+    async def close(self) -> None:
+        self._generation += 1
+        retired, self._idle = self._idle, []
+        for thread in retired:
+            thread.retire()
+        for thread in retired:  # idle threads end at once
+            thread.join(1)
+
+    def abandon(self) -> None:
+        self._gate = gate_of(self._path)
+        self._generation += 1
+        abandoned.extend((*self._idle, *self._lent))
+        self._idle, self._lent = [], set()
+
+    def _take(self) -> tuple[int, ConnectionThread]:
+        if self._idle:
+            thread = self._idle.pop()
+        else:
+            self._made += 1
+            thread = ConnectionThread(self._open, self._made)
+        self._lent.add(thread)
+        return self._generation, thread
+
+    def _open(self) -> SqliteConnection:
+        return SqliteConnection(self._connect(), self._gate)
+
+    def _give(self, generation: int, thread: ConnectionThread) -> None:
+        self._lent.discard(thread)
+        if generation == self._generation and thread.is_clean() and len(self._idle) < KEPT:
+            self._idle.append(thread)
+        else:
+            thread.retire()
+
+
+class AsyncOpenSqliteTransaction:
+    """A transaction that the user steers, on its connection's own thread."""
+
+    def __init__(self, thread: ConnectionThread, give_back: Callable[[], None]) -> None:
+        self._thread = thread
+        self._give_back = give_back
+
+    async def begin(self) -> None:
+        try:
+            await self._thread.run(SqliteConnection.begin)
+        except BaseException:
+            # A cancelled caller does not know whether it has begun; the thread does, and comes to this afterwards.
+            self._thread.post(SqliteConnection.rollback, after=self._give_back)
+            raise
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        return self._thread.connection.raw
+
+    @property
+    def is_open(self) -> bool:
+        return self._thread.connection.raw.in_transaction
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        return await self._thread.run(lambda connection: connection.execute(sql, parameters))
+
+    async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
+        return await self._thread.run(lambda connection: connection.execute_many(sql, parameters))
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        return await self._thread.run(lambda connection: connection.fetch(sql, parameters))
+
+    async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
+        return await self._thread.run(lambda connection: connection.query(sql, parameters))
+
+    async def commit(self) -> None:
+        await self._thread.run(SqliteConnection.commit)
+
+    async def rollback(self) -> None:
+        await self._thread.run(SqliteConnection.rollback)
+
+    async def savepoint(self, name: str) -> None:
+        await self.execute(f'SAVEPOINT "{name}"')
+
+    async def release(self, name: str) -> None:
+        await self.execute(f'RELEASE "{name}"')
+
+    async def rollback_to(self, name: str) -> None:
+        await self.execute(f'ROLLBACK TO "{name}"')
+        await self.execute(f'RELEASE "{name}"')
+
+    async def end(self) -> None:
+        await self._thread.run(SqliteConnection.rollback, after=self._give_back)

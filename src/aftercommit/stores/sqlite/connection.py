@@ -1,0 +1,163 @@
+"""One SQLite connection, blocking: explicit transactions, busy handling, and the gate that keeps writers in line."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from aftercommit.claims import QueryResult
+from aftercommit.errors import OutboxError, StoreBusy, UnsupportedTransaction
+
+#: How long a writer waits for another before it gives up, in seconds.
+BUSY_TIMEOUT: Final = 5.0
+
+_TRANSACTION_WORDS: Final = frozenset({"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"})
+
+
+class Gate:
+    """Lets one writer of this process at a time ask SQLite for its write lock.
+
+    SQLite's own waiting is a sleep of a millisecond and more; here the next writer goes on at once. Other processes
+    are still met by the busy timeout.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def enter(self) -> None:
+        if not self._lock.acquire(timeout=BUSY_TIMEOUT):
+            raise StoreBusy(
+                f"another transaction of this process held the SQLite database for {BUSY_TIMEOUT:.0f} s",
+                fix="keep transactions short, and do not use the outbox inside one except through its tx",
+            )
+
+    def leave(self) -> None:
+        self._lock.release()
+
+
+_gates: WeakValueDictionary[str, Gate] = WeakValueDictionary()
+_gates_lock = threading.Lock()
+
+
+def gate_of(path: str) -> Gate:
+    """The gate of a database file: one per file in this process."""
+    with _gates_lock:
+        gate = _gates.get(path)
+        if gate is None:
+            gate = _gates[path] = Gate()
+        return gate
+
+
+def _forget_gates() -> None:
+    # In a forked child the parent's writers do not exist, but a lock that one of them held would stay locked.
+    global _gates, _gates_lock
+    _gates, _gates_lock = WeakValueDictionary(), threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_gates)
+
+
+class SqliteConnection:
+    """A connection that the store opened. It may move between threads, one at a time."""
+
+    def __init__(self, raw: sqlite3.Connection, gate: Gate) -> None:
+        self.raw = raw
+        self._gate = gate
+        self._is_in_gate = False
+
+    def begin(self) -> None:
+        self._gate.enter()
+        self._is_in_gate = True
+        try:
+            self.raw.execute("BEGIN IMMEDIATE")
+        except BaseException as error:
+            self._leave_gate()
+            if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+                raise StoreBusy(
+                    f"another process held the SQLite database for {BUSY_TIMEOUT:.0f} s",
+                    fix="keep transactions short; for many writing processes use a database server",
+                ) from error
+            raise
+
+    def commit(self) -> None:
+        self.raw.execute("COMMIT")
+        self._leave_gate()
+
+    def rollback(self) -> None:
+        try:
+            if self.raw.in_transaction:
+                self.raw.execute("ROLLBACK")
+        finally:
+            self._leave_gate()
+
+    def _leave_gate(self) -> None:
+        if self._is_in_gate:
+            self._is_in_gate = False
+            self._gate.leave()
+
+    def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        return self.raw.execute(sql, parameters).rowcount
+
+    def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
+        return self.raw.executemany(sql, parameters).rowcount
+
+    def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        return _plain_rows(self.raw, sql, parameters)
+
+    def query(self, sql: str, parameters: Any = ()) -> QueryResult:
+        refuse_transaction_control(sql)
+        cursor = self.raw.execute(sql, parameters)
+        return QueryResult(cursor.fetchall(), cursor.rowcount, cursor.lastrowid)
+
+    def close(self) -> None:
+        try:
+            self.rollback()
+        finally:
+            self.raw.close()
+
+
+def _plain_rows(raw: sqlite3.Connection, sql: str, parameters: Sequence[object]) -> list[Any]:
+    cursor = raw.cursor()
+    cursor.row_factory = None  # the user's factory is for the user's rows
+    return cursor.execute(sql, parameters).fetchall()
+
+
+def refuse_transaction_control(sql: str) -> None:
+    """The outbox has to know what is committed and what is undone; it cannot when SQL text says so."""
+    word = sql.lstrip()[:9].split(None, 1)
+    if word and word[0].rstrip(";").upper() in _TRANSACTION_WORDS:
+        raise UnsupportedTransaction(
+            f"tx.execute({sql.strip()[:40]!r}) would end or split the transaction unseen",
+            fix="use tx.commit(), tx.rollback(), or a nested outbox.transaction() as savepoint",
+        )
+
+
+def is_row_fault(error: Exception) -> bool:
+    """A value that SQLite cannot take; an unreachable, locked or full database is nobody's row."""
+    if isinstance(error, sqlite3.OperationalError | OutboxError):
+        return False
+    return isinstance(error, sqlite3.Error | OverflowError | UnicodeError)
+
+
+class BlockingTx:
+    """A Tx that never suspends, over a caller's own sqlite3 connection or one of ours."""
+
+    def __init__(self, raw: sqlite3.Connection) -> None:
+        self.raw = raw
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        return self.raw.execute(sql, parameters).rowcount
+
+    async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
+        return self.raw.executemany(sql, parameters).rowcount
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        return _plain_rows(self.raw, sql, parameters)
+
+
+Connect = Callable[[], sqlite3.Connection]

@@ -1,0 +1,136 @@
+"""The blocking executor over sqlite3: statements run in the caller's thread."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from aftercommit.claims import QueryResult
+from aftercommit.ports import Colour, Tx
+from aftercommit.stores.sqlite.connection import BlockingTx, SqliteConnection, gate_of, is_row_fault
+
+T = TypeVar("T")
+
+#: Idle connections that are kept.
+KEPT: Final = 16
+
+#: Connections of a parent process. Closing them here could undo the parent's locks, so they are kept for ever.
+abandoned: Final[list[object]] = []
+
+
+async def in_transaction(
+    connection: SqliteConnection, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool
+) -> T:
+    """Begin, work, commit; roll back whatever went wrong. Reads need no transaction."""
+    if not writes:
+        return await work(BlockingTx(connection.raw))
+    connection.begin()
+    try:
+        value = await work(BlockingTx(connection.raw))
+        connection.commit()
+    except BaseException:
+        connection.rollback()
+        raise
+    return value
+
+
+class SqliteExecutor:
+    """Runs in the caller's thread. Connections are opened when needed and kept for the next."""
+
+    colour = Colour.BLOCKING
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection], path: str) -> None:
+        self._connect = connect
+        self._path = path
+        self._gate = gate_of(path)
+        self._idle: list[SqliteConnection] = []
+        self._generation = 0
+
+    async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
+        generation, connection = self._take()
+        try:
+            return await in_transaction(connection, work, writes=writes)
+        finally:
+            self._give(generation, connection)
+
+    async def begin(self) -> OpenSqliteTransaction:
+        generation, connection = self._take()
+        try:
+            connection.begin()
+        except BaseException:
+            self._give(generation, connection)
+            raise
+        return OpenSqliteTransaction(connection, lambda: self._give(generation, connection))
+
+    def adopt(self, connection: object) -> BlockingTx | None:
+        return BlockingTx(connection) if isinstance(connection, sqlite3.Connection) else None
+
+    def is_row_fault(self, error: Exception) -> bool:
+        return is_row_fault(error)
+
+    async def close(self) -> None:
+        self._generation += 1
+        while self._idle:
+            self._idle.pop().close()
+
+    def abandon(self) -> None:
+        self._gate = gate_of(self._path)
+        self._generation += 1
+        abandoned.extend(self._idle)
+        self._idle = []
+
+    def _take(self) -> tuple[int, SqliteConnection]:
+        try:
+            return self._generation, self._idle.pop()
+        except IndexError:
+            return self._generation, SqliteConnection(self._connect(), self._gate)
+
+    def _give(self, generation: int, connection: SqliteConnection) -> None:
+        is_clean = not connection.raw.in_transaction
+        if is_clean and generation == self._generation and len(self._idle) < KEPT:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+
+class OpenSqliteTransaction(BlockingTx):
+    """A transaction that the user steers, in the user's thread."""
+
+    def __init__(self, connection: SqliteConnection, give_back: Callable[[], None]) -> None:
+        super().__init__(connection.raw)
+        self._connection = connection
+        self._give_back = give_back
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        return self._connection.raw
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection.raw.in_transaction
+
+    async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
+        return self._connection.query(sql, parameters)
+
+    async def commit(self) -> None:
+        self._connection.commit()
+
+    async def rollback(self) -> None:
+        self._connection.rollback()
+
+    async def savepoint(self, name: str) -> None:
+        self._connection.raw.execute(f'SAVEPOINT "{name}"')
+
+    async def release(self, name: str) -> None:
+        self._connection.raw.execute(f'RELEASE "{name}"')
+
+    async def rollback_to(self, name: str) -> None:
+        self._connection.raw.execute(f'ROLLBACK TO "{name}"')
+        self._connection.raw.execute(f'RELEASE "{name}"')
+
+    async def end(self) -> None:
+        try:
+            self._connection.rollback()
+        finally:
+            self._give_back()

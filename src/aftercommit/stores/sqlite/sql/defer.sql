@@ -1,0 +1,5 @@
+-- Not now and not counted; due again after a delay. Changes nothing unless the lease still stands.
+UPDATE {table}
+SET status = 2, available_at = {now} + :delay,
+    abandoned = 0, locked_by = NULL, locked_at = NULL, lease_until = NULL
+WHERE {fence}

@@ -1,0 +1,4 @@
+-- Delivered. Changes nothing unless the lease still stands.
+UPDATE {table}
+SET status = 1, done_at = {now}, last_error = NULL, abandoned = 0, locked_by = NULL, locked_at = NULL, lease_until = NULL
+WHERE {fence}

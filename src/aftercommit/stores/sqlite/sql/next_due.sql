@@ -1,0 +1,4 @@
+-- How long until the next row falls due.
+SELECT min(available_at) - :now
+FROM {table}
+WHERE status IN (0, 2) AND available_at > :now

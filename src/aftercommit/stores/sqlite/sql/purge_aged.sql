@@ -1,0 +1,7 @@
+-- Delete from the front of the table what is old enough, whatever its status.
+DELETE FROM {table}
+WHERE position IN (
+  SELECT position
+  FROM (SELECT position, created_at FROM {table} ORDER BY position LIMIT :limit)
+  WHERE created_at < {now} - :older_than
+)

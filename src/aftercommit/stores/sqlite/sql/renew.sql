@@ -1,0 +1,4 @@
+-- Prolong a lease from now on. A row that was settled has no owner and does not match.
+UPDATE {table}
+SET lease_until = {now} + :lock_timeout
+WHERE {fence}

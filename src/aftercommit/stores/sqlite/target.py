@@ -1,0 +1,151 @@
+"""From a URL or a connection factory to a SQLite store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+from weakref import finalize
+
+from aftercommit.errors import InvalidOption, SchemaMismatch, UnknownStore
+from aftercommit.ports import Colour, Executor
+from aftercommit.stores.sql import SqlStore
+from aftercommit.stores.sqlite.connection import BUSY_TIMEOUT
+from aftercommit.stores.sqlite.executor import SqliteExecutor
+from aftercommit.stores.statements import Dialect
+
+OLDEST_SQLITE: Final = (3, 35, 0)
+
+DIALECT: Final = Dialect(
+    package="aftercommit.stores.sqlite",
+    # SQLite's own clock, to the millisecond: sub-second forms of unixepoch() are NULL before 3.42.
+    now="(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)",
+    marker=lambda _: "?",
+)
+
+
+class SqliteStore(SqlStore):
+    """Events in a SQLite file."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection], path: str, colour: Colour, **options: Any) -> None:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise SchemaMismatch(
+                f"this Python has SQLite {sqlite3.sqlite_version}, aftercommit needs 3.35",
+                fix="use a newer Python build",
+            )
+        if options.pop("schema", None) is not None:
+            raise InvalidOption("schema was given, and SQLite has no schemas", fix="leave it out; use table=…")
+        self.path = path
+        super().__init__(_executor(connect, path, colour), DIALECT, **options)
+
+    def __repr__(self) -> str:
+        return f"SqliteStore({self.path!r})"
+
+
+def _executor(connect: Callable[[], sqlite3.Connection], path: str, colour: Colour) -> Executor:
+    if colour is Colour.BLOCKING:
+        return SqliteExecutor(connect, path)
+    from aftercommit.stores.sqlite.aio import AsyncSqliteExecutor  # noqa: PLC0415  (asyncio is loaded when wanted)
+
+    return AsyncSqliteExecutor(connect, path)
+
+
+def sqlite_from_url(url: str, colour: Colour, **options: Any) -> SqliteStore:
+    """`sqlite:///relative.db`, `sqlite:////absolute.db`, or `sqlite://` for a private temporary file."""
+    path = _path_of(url)
+    if path is not None:
+        return SqliteStore(_opener(path), path, colour, **options)
+    folder = tempfile.mkdtemp(prefix="aftercommit-")
+    private = os.path.join(folder, "outbox.db")
+    store = SqliteStore(_opener(private), private, colour, **options)
+    finalize(store, _remove, folder, os.getpid())
+    return store
+
+
+def sqlite_from_factory(connect: Callable[[], Any], colour: Colour, **options: Any) -> SqliteStore:
+    """A store over connections that the caller's own function opens, with the settings that it gives them."""
+    first = connect()
+    if not isinstance(first, sqlite3.Connection):
+        raise UnknownStore(
+            f"the connection factory returned a {type(first).__module__}.{type(first).__qualname__}",
+            fix="return sqlite3.connect(path, check_same_thread=False)",
+        )
+    _check_threads(first)
+    path = first.execute("PRAGMA database_list").fetchone()[2]
+    first.close()
+    if not path:
+        raise UnknownStore(
+            "the connection factory opens a database in memory, which each connection has for itself",
+            fix='use Outbox("sqlite://") for a private temporary database, or open a file',
+        )
+    return SqliteStore(lambda: _steered(connect()), path, colour, **options)
+
+
+def _path_of(url: str) -> str | None:
+    """The file of a URL; None for a private one. SQLAlchemy's slash rule."""
+    if url in (":memory:", "sqlite://", "sqlite:///:memory:"):
+        return None
+    if not url.lower().startswith("sqlite:///"):
+        raise UnknownStore(f"{url!r} is not a SQLite URL", fix="sqlite:///relative.db or sqlite:////absolute/path.db")
+    path = unquote(url[len("sqlite:///") :])
+    if "?" in path:
+        raise UnknownStore(
+            f"{url!r} has query parameters, which SQLite URLs do not take here", fix="pass a connection factory instead"
+        )
+    return os.path.abspath(path)
+
+
+def _opener(path: str) -> Callable[[], sqlite3.Connection]:
+    def connect() -> sqlite3.Connection:
+        try:
+            connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT, check_same_thread=False)
+        except sqlite3.OperationalError as error:
+            folder = Path(path).parent
+            problem = "its folder does not exist" if not folder.is_dir() else str(error)
+            raise UnknownStore(
+                f"the SQLite file {path} cannot be opened: {problem}", fix=f"create {folder}, writable"
+            ) from error
+        connection.execute("PRAGMA journal_mode = WAL")
+        # With NORMAL a power cut can take back commits that the caller was told of.
+        connection.execute("PRAGMA synchronous = FULL")
+        return _steered(connection)
+
+    return connect
+
+
+def _steered(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """Transactions begin and end when the store says so, not when the driver guesses."""
+    if hasattr(connection, "autocommit"):
+        connection.autocommit = sqlite3.LEGACY_TRANSACTION_CONTROL  # type: ignore[attr-defined]
+    connection.isolation_level = None
+    return connection
+
+
+def _check_threads(connection: sqlite3.Connection) -> None:
+    problems: list[BaseException] = []
+
+    def use() -> None:
+        try:
+            connection.execute("SELECT 1")
+        except sqlite3.ProgrammingError as error:
+            problems.append(error)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+    if problems:
+        raise InvalidOption(
+            f"the connection factory binds connections to one thread ({problems[0]})",
+            fix="open them with check_same_thread=False; the outbox uses each in one thread at a time",
+        )
+
+
+def _remove(folder: str, pid: int) -> None:
+    if os.getpid() == pid:  # a forked child shares the name, not the right to remove
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,92 @@
+"""SQL as data: one named statement per file, its first line the promise, its parameters by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from aftercommit.stores.identifiers import TableNames
+
+_COMMENT = re.compile(r"^\s*--.*$\n?", re.MULTILINE)
+_MACRO = re.compile(r"\{(?P<kind>[a-z_]+)(?::(?P<argument>[a-z_]+))?\}")
+_PARAMETER = re.compile(r"(?<![:\w]):(?P<name>[a-z_]+)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement in the driver's own parameter style, and the names of its parameters in order."""
+
+    sql: str
+    names: tuple[str, ...]
+
+    def bind(self, **values: object) -> tuple[object, ...]:
+        return tuple(values[name] for name in self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What differs between databases where a whole statement does not."""
+
+    #: The package that has `sql/` and `migrations/`.
+    package: str
+    #: The clock in integer microseconds, read when the statement runs.
+    now: str
+    #: How the n-th parameter is written.
+    marker: Callable[[int], str]
+
+
+class Statements:
+    """The statements of a dialect for one outbox table."""
+
+    def __init__(self, dialect: Dialect, names: TableNames) -> None:
+        self._dialect = dialect
+        self._names = names
+        self._loaded = {file.name[:-4]: self._load(file) for file in _sql_files(dialect.package, "sql")}
+
+    def __getitem__(self, name: str) -> Statement:
+        return self._loaded[name]
+
+    def migrations(self) -> list[tuple[int, list[str]]]:
+        """Number and statements of each migration, in order."""
+        found = sorted(_sql_files(self._dialect.package, "migrations"), key=lambda file: file.name)
+        return [(int(file.name[:4]), list(_split(self._expand(file.read_text())))) for file in found]
+
+    def _load(self, file: Traversable) -> Statement:
+        text = self._expand(file.read_text())
+        names: list[str] = []
+
+        def mark(match: re.Match[str]) -> str:
+            names.append(match["name"])
+            return self._dialect.marker(len(names))
+
+        sql = _PARAMETER.sub(mark, text)
+        return Statement(sql, tuple(names))
+
+    def _expand(self, text: str) -> str:
+        text = _COMMENT.sub("", text).strip()
+        return _MACRO.sub(lambda match: self._macro(match["kind"], match["argument"]), text)
+
+    def _macro(self, kind: str, argument: str | None) -> str:
+        names = self._names
+        simple: Mapping[str, str] = {
+            "table": names.quoted(names.table),
+            "schema_table": names.quoted(names.side("schema")),
+            "now": self._dialect.now,
+            "fence": (
+                "event_id = :event_id AND handler_id = :handler_id"
+                " AND locked_by = :owner AND lease_epoch = :epoch AND status IN (0, 2)"
+            ),
+        }
+        return names.quoted(f"{names.table}_{argument}") if kind == "index" else simple[kind]
+
+
+def _sql_files(package: str, folder: str) -> Iterator[Any]:
+    return (file for file in files(package).joinpath(folder).iterdir() if file.name.endswith(".sql"))
+
+
+def _split(script: str) -> Iterator[str]:
+    return (part.strip() for part in script.split(";\n") if part.strip(" \n;"))

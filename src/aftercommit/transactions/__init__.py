@@ -1,0 +1,1 @@
+"""The caller's transaction: the outbox's own blocks, and connections that the caller steers."""

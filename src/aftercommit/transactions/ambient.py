@@ -1,0 +1,39 @@
+"""The transactions that are open around the running code, innermost last."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Final, Protocol, TypeVar
+
+
+class Ambient(Protocol):
+    """A transaction that code inside its block finds without being handed it."""
+
+    @property
+    def outbox(self) -> object: ...
+
+    def is_here(self) -> bool:
+        """Open, and opened by the thread or task that asks. A task inherits its parent's context, not its right."""
+        ...
+
+
+T = TypeVar("T", bound=Ambient)
+
+_open: Final[ContextVar[tuple[Ambient, ...]]] = ContextVar("aftercommit_transactions", default=())
+
+
+def enter(transaction: Ambient) -> None:
+    _open.set((*_open.get(), transaction))
+
+
+def leave(transaction: Ambient) -> None:
+    """By value: blocks may end in another order than they began, and a token would restore the dead."""
+    _open.set(tuple(entry for entry in _open.get() if entry is not transaction))
+
+
+def innermost(outbox: object, kind: type[T]) -> T | None:
+    """The last one of this outbox that is open here."""
+    for transaction in reversed(_open.get()):
+        if isinstance(transaction, kind) and transaction.outbox is outbox and transaction.is_here():
+            return transaction
+    return None

@@ -1,0 +1,38 @@
+"""A write that is not awaited yet: validated at once, inserted when awaited, loud when forgotten."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+log = logging.getLogger("aftercommit.transactions")
+
+
+class PendingWrite(Generic[T]):
+    """What AsyncOutbox.write() returns: await it, once."""
+
+    def __init__(self, what: str, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self.what = what
+        self.is_awaited = False
+        self._is_forgiven = False
+        self._work = work
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if self.is_awaited:
+            raise RuntimeError(f"write() of {self.what} was awaited before")
+        self.is_awaited = True
+        return self._work().__await__()
+
+    def forgive(self) -> None:
+        """It has been reported, or its transaction is undone: say nothing more."""
+        self._is_forgiven = True
+
+    def __del__(self) -> None:
+        if not self.is_awaited and not self._is_forgiven:
+            log.error(
+                "[AC003] write() of %s was never awaited, so the event is NOT saved. Fix: await outbox.write(…)",
+                self.what,
+            )
