@@ -160,8 +160,8 @@ class OutboxBase(ABC):
         context = self._context(tx)
         if not context.is_transaction_active():
             raise NotInTransaction(
-                f"write() was called with no transaction open on {context.current_connection()!r} (autocommit mode, or the "
-                "transaction was ended), so the event would be saved even if your own change fails",
+                f"write() was called with no transaction open on {context.current_connection()!r} (autocommit mode, or it "
+                "was ended), so the event would be saved even if your own change fails",
                 fix='conn.execute("BEGIN") before, or with outbox.transaction() as tx: outbox.write(event, tx=tx)',
             )
         return context
@@ -336,7 +336,9 @@ class Outbox(OutboxBase):
     # ------------------------------------------------------------ inside
 
     def _runtime(self) -> Runtime:
-        return self._engine.runtime if self._engine is not None else ThreadRuntime()
+        if self._engine is not None:
+            return self._engine.runtime
+        return ThreadRuntime()
 
     def _current(self) -> Engine:
         engine = super()._current()

@@ -158,7 +158,9 @@ class AsyncOutbox(OutboxBase):
     # ------------------------------------------------------------ inside
 
     def _runtime(self) -> Runtime:
-        return self._engine.runtime if self._engine is not None else AsyncioRuntime(self.config.worker_count)
+        if self._engine is not None:
+            return self._engine.runtime
+        return AsyncioRuntime(self.config.worker_count)
 
     def _current(self) -> Engine:
         """Not started, an outbox may be used on one loop after another."""

@@ -337,4 +337,5 @@ def _utc(value: Any, field: str) -> datetime:
         raise InvalidSchedule(
             f"{field} {value.isoformat()} has no time zone", fix="use datetime.now(UTC) or .replace(tzinfo=…)"
         )
-    return cast("datetime", value.astimezone(UTC))
+    moved: datetime = value.astimezone(UTC)
+    return moved
