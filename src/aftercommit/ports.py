@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from contextvars import Context
 from datetime import timedelta
 from enum import Enum
+from types import TracebackType
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from aftercommit.claims import (
@@ -44,7 +45,9 @@ class Monitor(Protocol):
 
     def __enter__(self) -> object: ...
 
-    def __exit__(self, *exc: object) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
 
     def notify(self, count: int = 1) -> None:
         """Wake up to `count` waiters. Call it with the mutex held."""
