@@ -18,6 +18,7 @@ from aftercommit.core.compose import MISSING, Composer
 from aftercommit.core.engine import DrainResult, Engine, Health, Stats
 from aftercommit.core.handlers import DefaultListenerRegistry
 from aftercommit.core.upkeep import DeadEvents
+from aftercommit.core.writer import refuse_without_transaction
 from aftercommit.durations import Duration, duration, seconds_of
 from aftercommit.errors import ColourMismatch, InvalidOption, NotInTransaction, UnsupportedTransaction
 from aftercommit.event import EventEnvelope
@@ -156,16 +157,6 @@ class OutboxBase(ABC):
             )
         return tx
 
-    def _checked_context(self, tx: Any) -> TxContext:
-        context = self._context(tx)
-        if not context.is_transaction_active():
-            raise NotInTransaction(
-                f"write() was called with no transaction open on {context.current_connection()!r} (autocommit mode, or it "
-                "was ended), so the event would be saved even if your own change fails",
-                fix='conn.execute("BEGIN") before, or with outbox.transaction() as tx: outbox.write(event, tx=tx)',
-            )
-        return context
-
     def _needs_delivery(self, method: str) -> None:
         if not self.config.delivers:
             raise InvalidOption(
@@ -262,9 +253,11 @@ class Outbox(OutboxBase):
         return run(self._current().writer.write_all(envelopes, context))
 
     def _ready_context(self, tx: Any) -> TxContext:
-        context = self._checked_context(tx)
-        if not context.observes_commit and not context.current_connection().in_transaction:
-            run(self._store.open())  # nothing is locked yet, so the table can still be made
+        context = self._context(tx)
+        if not context.observes_commit:
+            refuse_without_transaction(context)
+            if not context.current_connection().in_transaction:
+                run(self._store.open())  # nothing is locked yet, so the table can still be made
         return context
 
     def transaction(self) -> Transaction:

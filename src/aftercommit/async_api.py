@@ -14,6 +14,7 @@ from aftercommit.claims import DeadEvent
 from aftercommit.core.compose import MISSING
 from aftercommit.core.engine import DrainResult, Engine, Stats
 from aftercommit.core.upkeep import DeadEvents
+from aftercommit.core.writer import refuse_without_transaction
 from aftercommit.durations import Duration, seconds_of
 from aftercommit.errors import OutboxError
 from aftercommit.ports import Colour, Runtime, TxContext
@@ -61,7 +62,8 @@ class AsyncOutbox(OutboxBase):
             available_at=available_at,
             deliver_after=deliver_after,
         )
-        context = self._checked_context(tx)
+        context = self._context(tx)
+        refuse_without_transaction(context)
 
         async def work() -> str | None:
             await self._make_ready(context)
@@ -72,7 +74,8 @@ class AsyncOutbox(OutboxBase):
     def write_all(self, events: Iterable[object], *, tx: Any = None) -> PendingWrite[list[str]]:
         """Write many at once; their ids in order. All are checked before the first is written."""
         envelopes = [self._composer.compose(event) for event in events]
-        context = self._checked_context(tx)
+        context = self._context(tx)
+        refuse_without_transaction(context)
 
         async def work() -> list[str]:
             await self._make_ready(context)

@@ -130,8 +130,7 @@ class Backlog:
     oldest_due: timedelta
 
 
-@dataclass(frozen=True, slots=True)
-class QueryResult:
+class QueryResult(msgspec.Struct, frozen=True):
     """What a statement gave: all its rows, how many it changed, and the last row id where the driver tells it."""
 
     rows: list[Any]

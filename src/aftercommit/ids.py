@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from weakref import WeakSet
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -13,10 +13,11 @@ _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 #: Every ten bits as two characters.
 _PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
 
-#: An id is 48 bits of milliseconds and 80 of randomness. The last ten are a walk through _PAIRS; the 118 before them,
-#: the head, are encoded once per walk.
-_WALK_BITS = 10
-_TIME_SHIFT = 80 - _WALK_BITS
+#: An id is 48 bits of milliseconds and 80 of randomness. The last ten are counted; the 118 before them, the head, are
+#: encoded once for many ids.
+_COUNTED_BITS = 10
+_TIME_SHIFT = 80 - _COUNTED_BITS
+_LAST = (1 << _COUNTED_BITS) - 1
 
 #: The top random bit starts clear: 2**79 ids fit into a millisecond before one borrows from the next.
 _RANDOM_MASK = (1 << 79) - 1
@@ -38,7 +39,8 @@ class UlidFactory:
         self._entropy = entropy
         self._lock = threading.Lock()
         self._head = -1 << _TIME_SHIFT
-        self._walk: Iterator[str] = iter(())
+        self._text = ""
+        self._count = 0
         self._draw_at = _AT_ONCE
         _factories.add(self)
 
@@ -47,26 +49,33 @@ class UlidFactory:
             now = self._clock()
             if now >= self._draw_at:
                 self._draw(now)
-            return next(self._walk, None) or self._carry()
+            elif self._count == _LAST:
+                # Time and randomness are one number, so that an overflow of the second goes into the first.
+                self._set_out(head=self._head + 1, count=0)
+            else:
+                self._count += 1
+            return self._text + _PAIRS[self._count]
 
     def _draw(self, now: int) -> None:
         # Past the last millisecond even when the clock is not: a forked child comes here at once, and has to be above
         # all that its parent issued.
         millisecond = max(now // 1_000_000, (self._head >> _TIME_SHIFT) + 1)
         randomness = int.from_bytes(self._entropy(10)) & _RANDOM_MASK
-        self._set_out(head=millisecond << _TIME_SHIFT | randomness >> _WALK_BITS, start=randomness & 1023)
+        self._set_out(head=millisecond << _TIME_SHIFT | randomness >> _COUNTED_BITS, count=randomness & _LAST)
 
-    def _carry(self) -> str:
-        # Time and randomness are one number, so that an overflow of the second goes into the first.
-        self._set_out(head=self._head + 1, start=0)
-        return next(self._walk)
-
-    def _set_out(self, *, head: int, start: int) -> None:
+    def _set_out(self, *, head: int, count: int) -> None:
         # The head first: a fork may come between any two lines, and the child trusts nothing else.
         self._head = head
-        encoded = "".join([_PAIRS[head >> shift & 1023] for shift in range(110, -1, -10)])
-        # All of it runs in C: an id costs one step of this iterator.
-        self._walk = map(encoded.__add__, _PAIRS[start:])
+        # In two halves, because shifts of small numbers are cheaper.
+        high, low = head >> 60, head & ((1 << 60) - 1)
+        pairs = _PAIRS
+        self._text = (
+            pairs[high >> 50] + pairs[high >> 40 & 1023] + pairs[high >> 30 & 1023] + pairs[high >> 20 & 1023]
+            + pairs[high >> 10 & 1023] + pairs[high & 1023]
+            + pairs[low >> 50] + pairs[low >> 40 & 1023] + pairs[low >> 30 & 1023] + pairs[low >> 20 & 1023]
+            + pairs[low >> 10 & 1023] + pairs[low & 1023]
+        )  # fmt: skip
+        self._count = count
         self._draw_at = ((head >> _TIME_SHIFT) + 1) * 1_000_000
 
     def _begin_anew(self) -> None:

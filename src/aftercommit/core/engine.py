@@ -222,7 +222,7 @@ class Engine:
             self.keeper.start()
             self.settler.start()
             self.dispatcher.start()
-            self.hot_path.is_open = self._options.hot_path
+            self.hot_path.is_active, self.hot_path.is_open = True, self._options.hot_path
         for service in self._optional_services():
             service.start()
 
@@ -237,7 +237,7 @@ class Engine:
     async def stop(self) -> None:
         """Everything ends, in the order of the walk; the keeper is last, so that no lease runs out meanwhile."""
         self.is_started = False
-        self.hot_path.is_open = False
+        self.hot_path.is_active = self.hot_path.is_open = False
         await self.purge.stop()
         await self.poller.stop()
         await self.dispatcher.close(self._options.drain_timeout)

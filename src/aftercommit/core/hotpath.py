@@ -30,6 +30,8 @@ class HotPathway:
     ) -> None:
         self.owner = owner
         self.lock_timeout = lock_timeout
+        #: Whether workers and poller run, and whether events may come to them from memory.
+        self.is_active = False
         self.is_open = False
         self._dispatcher = dispatcher
         self._poller = poller

@@ -26,6 +26,8 @@ class HotPath(Protocol):
 
     owner: str
     lock_timeout: timedelta
+    #: Whether this process delivers at all now.
+    is_active: bool
 
     def reserve(self, events: Sequence[EventEnvelope]) -> list[bool]:
         """For each event whether a hot slot waits for it."""
@@ -67,11 +69,7 @@ class OutboxWriter:
 
     async def write_all(self, events: Sequence[EventEnvelope], context: TxContext) -> list[str]:
         """The ids of what was written, in order. The caller's transaction is touched only by the INSERT."""
-        if not context.is_transaction_active():
-            raise NotInTransaction(
-                f"write() was called with no transaction open on {context.current_connection()!r}",
-                fix="with outbox.transaction() as tx: …; outbox.write(event, tx=tx)",
-            )
+        refuse_without_transaction(context)
         batch = self._before(list(events)) if events else []
         if batch:
             await self._insert(batch, context)
@@ -98,11 +96,11 @@ class OutboxWriter:
         self._guarded("after_write", events)
         if context.observes_commit:
             self._follow(events, hot, before, context)
-        elif self._hot_path is not None:
+        elif self._hot_path is not None and self._hot_path.is_active:
             self._hot_path.unseen(events)
 
     def _reserve(self, events: list[EventEnvelope], context: TxContext) -> list[bool]:
-        if self._hot_path is None or not context.observes_commit:
+        if self._hot_path is None or not self._hot_path.is_active or not context.observes_commit:
             return [False] * len(events)
         return self._hot_path.reserve(events)
 
@@ -115,7 +113,7 @@ class OutboxWriter:
 
     def _follow(self, events: list[EventEnvelope], hot: list[bool], before: float, context: TxContext) -> None:
         """One pair of callbacks for the batch; none when nobody would listen."""
-        if self._hot_path is None and self._hook is None:
+        if self._hook is None and (self._hot_path is None or not self._hot_path.is_active):
             return
         written = Written(self, events, hot, before)
         context.after_commit(written.committed)
@@ -162,6 +160,16 @@ class OutboxWriter:
             hook(events)
         except Exception as error:
             log.error("%s of the writer hook failed and is ignored: %s", phase, error_text(error))
+
+
+def refuse_without_transaction(context: TxContext) -> None:
+    """Before anything is touched: an event outside a transaction could be saved although the change fails."""
+    if not context.is_transaction_active():
+        raise NotInTransaction(
+            f"write() was called with no transaction open on {context.current_connection()!r} (autocommit mode, or it "
+            "was ended), so the event would be saved even if your own change fails",
+            fix='conn.execute("BEGIN") before, or with outbox.transaction() as tx: outbox.write(event, tx=tx)',
+        )
 
 
 class Written:

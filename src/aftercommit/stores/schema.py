@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 from uuid import uuid4
 
-from aftercommit.errors import OutboxError, SchemaMismatch, SchemaMissing
+from aftercommit.errors import SchemaMismatch, SchemaMissing
 from aftercommit.ports import Executor, Tx
 from aftercommit.rules.partitions import HASH_NAME, PARTITION_COUNT
 from aftercommit.stores.identifiers import TableNames
@@ -93,17 +91,10 @@ class Schema:
         statement = self._sql["set_setting"]
         await tx.execute(statement.sql, statement.bind(name=name, value=value))
 
-    @contextmanager
-    def explained(self) -> Iterator[None]:
-        """Turn the driver's word for a missing table into ours."""
-        try:
-            yield
-        except OutboxError:
-            raise
-        except Exception as error:
-            if "no such table" in str(error):
-                raise self.missing() from error
-            raise
+    def explain(self, error: Exception) -> None:
+        """Raise our word for a missing table instead of the driver's."""
+        if "no such table" in str(error):
+            raise self.missing() from error
 
     def missing(self) -> SchemaMissing:
         return SchemaMissing(

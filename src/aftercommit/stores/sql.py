@@ -52,13 +52,16 @@ class SqlStore:
 
     async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
         statement = self._sql["insert"]
-        with self._schema.explained():
+        try:
             if len(events) == 1:
                 await tx.execute(statement.sql, statement.bind(**insert_values(events[0])))
                 return
             for start in range(0, len(events), _CHUNK):
                 chunk = events[start : start + _CHUNK]
                 await tx.execute_many(statement.sql, [statement.bind(**insert_values(event)) for event in chunk])
+        except Exception as error:
+            self._schema.explain(error)
+            raise
 
     async def claim(self, request: ClaimRequest) -> Claim:
         async def work(tx: Tx) -> tuple[int, list[Any], float | None]:

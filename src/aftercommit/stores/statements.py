@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from operator import itemgetter
 from typing import Any
 
 from aftercommit.stores.identifiers import TableNames
@@ -22,9 +23,14 @@ class Statement:
 
     sql: str
     names: tuple[str, ...]
+    _pick: Callable[[Mapping[str, object]], Any] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_pick", itemgetter(*self.names) if self.names else lambda _: ())
 
     def bind(self, **values: object) -> tuple[object, ...]:
-        return tuple(values[name] for name in self.names)
+        picked = self._pick(values)
+        return picked if len(self.names) != 1 else (picked,)
 
 
 @dataclass(frozen=True, slots=True)

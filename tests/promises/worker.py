@@ -1,0 +1,166 @@
+"""A process with an outbox in it. It does what it is told on stdin, a JSON line each, and answers on stdout.
+
+Started by the harness as `python -m tests.promises.worker SPEC`. SIGTERM ends it through close(), as it would end a
+program that was written with care.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from tests.promises import skew
+
+skew.apply_from_environment()  # before the library reads a clock
+
+from aftercommit import EventEnvelope, Fixed  # noqa: E402
+from aftercommit.runtime.threads import run  # noqa: E402
+from tests.promises import faults  # noqa: E402
+from tests.promises.journal import Journal  # noqa: E402
+from tests.support import World  # noqa: E402
+
+EVENT = "Happened"
+
+
+class Listener:
+    """Writes one line per effect. What else it does, the event's payload says."""
+
+    def __init__(self, journal: Journal, gate: Path | None = None) -> None:
+        self._journal = journal
+        self._gate = gate
+
+    def sync(self, event: EventEnvelope) -> None:
+        order = self._enter(event)
+        while self._must_wait(order):
+            threading.Event().wait(0.005)
+        self._journal.say("effect", event.event_id, order["n"])
+
+    async def coloured(self, event: EventEnvelope) -> None:
+        order = self._enter(event)
+        while self._must_wait(order):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.Event().wait(), 0.005)
+        self._journal.say("effect", event.event_id, order["n"])
+
+    def _enter(self, event: EventEnvelope) -> dict[str, Any]:
+        order: dict[str, Any] = event.payload_as(dict) if hasattr(event, "payload_as") else json.loads(event.payload)
+        self._journal.say("enter", event.event_id, order["n"])
+        if order.get("kills"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if order.get("fails") and self._gate is not None:
+            raise RuntimeError("told to fail")
+        return order
+
+    def _must_wait(self, order: dict[str, Any]) -> bool:
+        """Only in a process that has a gate, and until somebody makes that file."""
+        return bool(order.get("waits")) and self._gate is not None and not self._gate.exists()
+
+
+class Worker:
+    """The commands, each a method; what one returns is the answer."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        folder = Path(spec["folder"])
+        self.world = World(spec["world"], folder)
+        self.journal = Journal(folder / "journal")
+        self.outbox = self.world.outbox(retry_policy=Fixed("20ms"), **spec["options"])
+        faults.install(self.outbox._store, self.journal)
+        listener = Listener(self.journal, Path(spec["gate"]) if spec["gate"] else None)
+        if spec["handler"]:
+            self.outbox.register(EVENT, listener.sync if spec["handler"] == "sync" else listener.coloured)
+
+    async def start(self) -> str:
+        await self.outbox.start()
+        return str(self.outbox._engine.owner)
+
+    async def close(self) -> None:
+        await self.outbox.close()
+
+    async def write(self, count: int, first: int = 0, how: dict[str, Any] | None = None) -> list[str]:
+        """Each event in a transaction of its own."""
+        return [(await self.write_together(1, number, how))[0] for number in range(first, first + count)]
+
+    async def write_together(self, count: int, first: int = 0, how: dict[str, Any] | None = None) -> list[str]:
+        """All events in one transaction. `how` holds what the handler shall do, and `options` of the envelope."""
+        order = dict(how or {})
+        options = order.pop("options", {})
+        events = [
+            EventEnvelope(EVENT, payload_json=json.dumps({"n": number, **order}), **options)
+            for number in range(first, first + count)
+        ]
+        self._say_all("begin", events)
+        async with self.outbox.transaction():
+            await self.outbox.write_all(events)
+        self._say_all("ok", events)
+        return [event.event_id for event in events]
+
+    def _say_all(self, kind: str, events: list[EventEnvelope]) -> None:
+        for event in events:
+            self.journal.say(kind, event.event_id, json.loads(event.payload)["n"])
+
+    async def stats(self) -> dict[str, int]:
+        stats = await self.outbox.stats()
+        return {"held": stats.held, "unsettled": stats.unsettled, **stats.counters}
+
+    async def purge(self, older_than: str) -> int:
+        purged: int = await self.outbox.purge(older_than)
+        return purged
+
+    async def replay(self, event_id: str) -> bool:
+        replayed: bool = await self.outbox.dead.replay(event_id)
+        return replayed
+
+    async def clocks(self) -> dict[str, float]:
+        """What this process takes the time to be, and what its database does."""
+        return skew.clocks()
+
+    async def serve(self, read: Callable[[], Awaitable[bytes]]) -> None:
+        """Until stdin ends or SIGTERM comes."""
+        try:
+            while line := await read():
+                order = json.loads(line)
+                answer = await getattr(self, order.pop("do"))(**order)
+                print(json.dumps({"answer": answer}), flush=True)
+        finally:
+            await self.outbox.close()
+
+
+def serve_in_threads(worker: Worker) -> None:
+    def end(*_: object) -> None:
+        raise SystemExit(0)
+
+    async def read() -> bytes:
+        return sys.stdin.buffer.readline()
+
+    signal.signal(signal.SIGTERM, end)
+    run(worker.serve(read))
+
+
+async def serve_in_asyncio(worker: Worker) -> None:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    task = asyncio.create_task(worker.serve(reader.readline))
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def main(spec: dict[str, Any]) -> None:
+    worker = Worker(spec)
+    if worker.world.is_async:
+        asyncio.run(serve_in_asyncio(worker))
+    else:
+        serve_in_threads(worker)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
