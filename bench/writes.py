@@ -44,9 +44,7 @@ def write_threads(sizes: Sizes, workshop: Path) -> list[Line]:
         ("started", "started, delivering meanwhile", None),
     )
     return [
-        compared(
-            "write_threads", text, samples[name], samples["hand"], rival="two inserts", unit="tx/s", goal=goal
-        )
+        compared("write_threads", text, samples[name], samples["hand"], rival="two inserts", unit="tx/s", goal=goal)
         for name, text, goal in variants
     ]
 

@@ -47,7 +47,9 @@ class Fault:
 
 def before(kinds: list[type], method: str, when: Condition = lambda given, _: True) -> Call:
     """A point at the beginning of a method."""
-    return lambda fault, store: [wrap(kind, method, enter=lambda given: when(given, None) and fault()) for kind in kinds]
+    return lambda fault, store: [
+        wrap(kind, method, enter=lambda given: when(given, None) and fault()) for kind in kinds
+    ]
 
 
 def after(kinds: list[type], method: str, when: Condition = lambda given, _: True) -> Call:

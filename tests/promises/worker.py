@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ class Listener:
         self._journal.say("effect", event.event_id, order["n"])
 
     def _enter(self, event: EventEnvelope) -> dict[str, Any]:
-        order: dict[str, Any] = event.payload_as(dict) if hasattr(event, "payload_as") else json.loads(event.payload)
+        order: dict[str, Any] = json.loads(event.payload_json)
         self._journal.say("enter", event.event_id, order["n"])
         if order.get("kills"):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -92,6 +93,8 @@ class Worker:
         """All events in one transaction. `how` holds what the handler shall do, and `options` of the envelope."""
         order = dict(how or {})
         options = order.pop("options", {})
+        if "available_at" in options:
+            options["available_at"] = datetime.fromisoformat(options["available_at"])
         events = [
             EventEnvelope(EVENT, payload_json=json.dumps({"n": number, **order}), **options)
             for number in range(first, first + count)
@@ -104,7 +107,7 @@ class Worker:
 
     def _say_all(self, kind: str, events: list[EventEnvelope]) -> None:
         for event in events:
-            self.journal.say(kind, event.event_id, json.loads(event.payload)["n"])
+            self.journal.say(kind, event.event_id, json.loads(event.payload_json)["n"])
 
     async def stats(self) -> dict[str, int]:
         stats = await self.outbox.stats()

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import msgspec
+
 from aftercommit.claims import Claimed, ClaimRequest, DeadEvent, Lease, NewEvent, RowKey, Undecodable
 from aftercommit.codec import decode_headers, encode_headers
 from aftercommit.errors import UndecodableRow
@@ -55,6 +57,19 @@ def insert_values(new: NewEvent) -> dict[str, object]:
         "lock_timeout": None if new.owner is None else to_micros(new.lock_timeout),
         "epoch": 0 if new.owner is None else 1,
     }
+
+
+#: A held row as group statements take it: event_id, handler_id, owner, epoch, delay, error, counted.
+HeldRow = tuple[str, str, str, int, int | None, str | None, int]
+
+
+def held_row(lease: Lease, *, delay: int | None = None, error: str | None = None, counted: int = 0) -> HeldRow:
+    return (*lease.key, lease.owner, lease.epoch, delay, error, counted)
+
+
+def as_group(values: Sequence[object]) -> str:
+    """Many values as one parameter."""
+    return msgspec.json.encode(values).decode()
 
 
 def claimed_of(row: Sequence[Any], request: ClaimRequest, now: int) -> Claimed | Undecodable:

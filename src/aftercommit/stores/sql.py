@@ -6,14 +6,12 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-import msgspec
-
 from aftercommit.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
-from aftercommit.outcome import Dead, Defer, Done, Outcome, Release, Retry
+from aftercommit.outcome import Dead, Defer, Done, Release, Retry
 from aftercommit.ports import Executor, Tx
 from aftercommit.stores.identifiers import TableNames
 from aftercommit.stores.records import SqlRecords
-from aftercommit.stores.rows import claimed_of, insert_values, to_micros
+from aftercommit.stores.rows import HeldRow, as_group, claimed_of, held_row, insert_values, to_micros
 from aftercommit.stores.schema import Schema
 from aftercommit.stores.statements import Dialect, Statement, Statements
 
@@ -88,15 +86,16 @@ class SqlStore:
         return await tx.fetch(statement.sql, values)
 
     async def _mark(self, tx: Tx, request: ClaimRequest, now: int, rows: list[Any]) -> None:
-        statement, lock_timeout = self._sql["claim_mark"], to_micros(request.lock_timeout)
-        if rows:
-            await tx.execute_many(
-                statement.sql,
-                [
-                    statement.bind(owner=request.owner, now=now, lock_timeout=lock_timeout, position=row[0])
-                    for row in rows
-                ],
-            )
+        if not rows:
+            return
+        statement = self._sql["claim_mark"]
+        values = statement.bind(
+            owner=request.owner,
+            now=now,
+            lock_timeout=to_micros(request.lock_timeout),
+            positions=as_group([row[0] for row in rows]),
+        )
+        await tx.execute(statement.sql, values)
 
     async def _next_due(self, tx: Tx, now: int) -> float | None:
         statement = self._sql["next_due"]
@@ -105,70 +104,56 @@ class SqlStore:
 
     async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
         """All as groups first; only when the fence refused some of them, row by row to find out which."""
-        groups = self._groups(settlements)
+        groups: dict[Statement, list[HeldRow]] = {}
+        for settlement in settlements:
+            statement, row = self._settled(settlement)
+            groups.setdefault(statement, []).append(row)
         try:
             await self.executor.transact(lambda tx: _in_groups(tx, groups))
         except _Refused:
             return await self.executor.transact(lambda tx: self._row_by_row(tx, settlements))
         return ()
 
-    def _groups(self, settlements: Iterable[Settlement]) -> dict[Statement, list[tuple[object, ...]]]:
-        groups: dict[Statement, list[tuple[object, ...]]] = {}
-        for settlement in settlements:
-            statement, values = self._settled(settlement)
-            groups.setdefault(statement, []).append(values)
-        return groups
-
     async def _row_by_row(self, tx: Tx, settlements: Iterable[Settlement]) -> set[RowKey]:
         refused = set()
         for settlement in settlements:
-            statement, values = self._settled(settlement)
-            if not await tx.execute(statement.sql, values):
+            statement, row = self._settled(settlement)
+            if not await tx.execute(statement.sql, statement.bind(held=as_group([row]))):
                 refused.add(settlement.lease.key)
         return refused
 
-    def _settled(self, settlement: Settlement) -> tuple[Statement, tuple[object, ...]]:
-        """The statement that writes this outcome, with its values."""
-        outcome: Outcome = settlement.outcome
-        fence = _fence(settlement.lease)
+    def _settled(self, settlement: Settlement) -> tuple[Statement, HeldRow]:
+        """The statement that writes this outcome, and the row for it."""
+        lease, outcome = settlement.lease, settlement.outcome
         match outcome:
             case Done():
-                return self._done, self._done.bind(**fence)
+                return self._done, held_row(lease)
             case Retry(delay, error):
-                statement = self._sql["retry"]
-                return statement, statement.bind(**fence, delay=to_micros(delay), error=error)
+                return self._sql["retry"], held_row(lease, delay=to_micros(delay), error=error)
             case Defer(delay):
-                statement = self._sql["defer"]
-                return statement, statement.bind(**fence, delay=to_micros(delay))
+                return self._sql["defer"], held_row(lease, delay=to_micros(delay))
             case Dead(error, counted):
-                statement = self._sql["dead"]
-                return statement, statement.bind(**fence, error=error, counted=int(counted))
+                return self._sql["dead"], held_row(lease, error=error, counted=int(counted))
             case Release():
-                statement = self._sql["release"]
-                return statement, statement.bind(**fence)
+                return self._sql["release"], held_row(lease)
 
     async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:
         statement = self._sql["renew"]
-
-        async def work(tx: Tx) -> set[RowKey]:
-            renewed = set()
-            for lease in leases:
-                values = statement.bind(**_fence(lease), lock_timeout=to_micros(lock_timeout))
-                if await tx.execute(statement.sql, values):
-                    renewed.add(lease.key)
-            return renewed
-
-        return await self.executor.transact(work)
+        values = statement.bind(
+            lock_timeout=to_micros(lock_timeout), held=as_group([held_row(lease) for lease in leases])
+        )
+        rows = await self.executor.transact(lambda tx: tx.fetch(statement.sql, values))
+        return {RowKey(*row) for row in rows}
 
     async def mark_suspect(self, lease: Lease) -> bool:
         statement = self._sql["mark_suspect"]
-        changed = await self.executor.transact(lambda tx: tx.execute(statement.sql, statement.bind(**_fence(lease))))
-        return bool(changed)
+        values = statement.bind(held=as_group([held_row(lease)]))
+        return bool(await self.executor.transact(lambda tx: tx.execute(statement.sql, values)))
 
     async def surviving(self, tx: Tx, keys: Sequence[RowKey]) -> Collection[RowKey]:
         statement = self._sql["surviving"]
-        ids = msgspec.json.encode([key.event_id for key in keys]).decode()
-        return {RowKey(*row) for row in await tx.fetch(statement.sql, statement.bind(event_ids=ids))}
+        ids = statement.bind(event_ids=as_group([key.event_id for key in keys]))
+        return {RowKey(*row) for row in await tx.fetch(statement.sql, ids)}
 
     def is_row_fault(self, error: Exception) -> bool:
         return self.executor.is_row_fault(error)
@@ -185,16 +170,7 @@ class _Refused(Exception):
     """The fence refused a row of a group; the transaction is rolled back."""
 
 
-async def _in_groups(tx: Tx, groups: dict[Statement, list[tuple[object, ...]]]) -> None:
+async def _in_groups(tx: Tx, groups: dict[Statement, list[HeldRow]]) -> None:
     for statement, rows in groups.items():
-        if await tx.execute_many(statement.sql, rows) != len(rows):
+        if await tx.execute(statement.sql, statement.bind(held=as_group(rows))) != len(rows):
             raise _Refused
-
-
-def _fence(lease: Lease) -> dict[str, object]:
-    return {
-        "event_id": lease.key.event_id,
-        "handler_id": lease.key.handler_id,
-        "owner": lease.owner,
-        "epoch": lease.epoch,
-    }

@@ -43,6 +43,8 @@ class Dialect:
     now: str
     #: How the n-th parameter is written.
     marker: Callable[[int], str]
+    #: The parameter :held as a table `held` of (event_id, handler_id, owner, epoch, delay, error, counted).
+    held: str
 
 
 class Statements:
@@ -78,13 +80,15 @@ class Statements:
 
     def _macro(self, kind: str, argument: str | None) -> str:
         names = self._names
+        table = names.quoted(names.table)
         simple: Mapping[str, str] = {
-            "table": names.quoted(names.table),
+            "table": table,
             "schema_table": names.quoted(names.side("schema")),
             "now": self._dialect.now,
+            "held": self._dialect.held,
             "fence": (
-                "event_id = :event_id AND handler_id = :handler_id"
-                " AND locked_by = :owner AND lease_epoch = :epoch AND status IN (0, 2)"
+                f"{table}.event_id = held.event_id AND {table}.handler_id = held.handler_id"
+                " AND locked_by = held.owner AND lease_epoch = held.epoch AND status IN (0, 2)"
             ),
         }
         return names.quoted(f"{names.table}_{argument}") if kind == "index" else simple[kind]

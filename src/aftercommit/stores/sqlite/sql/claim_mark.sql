@@ -1,4 +1,5 @@
--- Lease one selected row. The write lock is held since before the select, so nobody can have come between.
+-- Lease the selected rows. The write lock is held since before the select, so nobody can have come between.
 UPDATE {table}
 SET locked_by = :owner, locked_at = :now, lease_until = :now + :lock_timeout, lease_epoch = lease_epoch + 1
-WHERE position = :position
+FROM json_each(:positions) AS selected
+WHERE position = selected.value

@@ -1,5 +1,6 @@
--- Not now and not counted; due again after a delay. Changes nothing unless the lease still stands.
+-- Not now and not counted; due again after a delay. Changes nothing of a row unless its lease still stands.
 UPDATE {table}
-SET status = 2, available_at = {now} + :delay,
+SET status = 2, available_at = {now} + held.delay,
     abandoned = 0, locked_by = NULL, locked_at = NULL, lease_until = NULL
+FROM {held}
 WHERE {fence}

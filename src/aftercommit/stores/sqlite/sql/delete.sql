@@ -1,3 +1,3 @@
--- Delivered, and not to be kept. Changes nothing unless the lease still stands.
+-- Delivered, and not to be kept. Changes nothing of a row unless its lease still stands.
 DELETE FROM {table}
-WHERE {fence}
+WHERE position IN (SELECT position FROM {table}, {held} WHERE {fence})

@@ -1,0 +1,88 @@
+"""A run for people and for programs: a table, and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from bench.results import Goal, Line, Spread
+
+_HEADS: Final = ("measure", "ours", "by hand", "", "ratio", "CPU µs per unit", "target", "reached")
+
+
+def table(lines: Iterable[Line]) -> str:
+    """Medians with (least..greatest) over rounds; CPU is ours / by hand."""
+    rows = [_HEADS]
+    measure = ""
+    for line in lines:
+        if line.measure != measure:
+            measure = line.measure
+            rows.append((measure.upper(), *[""] * (len(_HEADS) - 1)))
+        rows.append(_row(line))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _row(line: Line) -> tuple[str, ...]:
+    return (
+        f"  {line.variant}",
+        _spread(line.ours),
+        _spread(line.theirs),
+        line.unit,
+        _spread(line.ratio),
+        f"{_middle(line.cpu_ours)} / {_middle(line.cpu_theirs)}" if line.cpu_ours else "",
+        _goal(line.goal),
+        {True: "yes", False: "NO", None: ""}[line.is_reached],
+    )
+
+
+def _goal(goal: Goal | None) -> str:
+    if goal is None:
+        return "report"
+    sign = "≥" if goal.what == "ratio" else "≤"
+    return f"{sign} {goal.target:g}" + (f" (aim {goal.aim:g})" if goal.aim is not None else "")
+
+
+def _spread(spread: Spread | None) -> str:
+    return "" if spread is None else f"{_number(spread.median)} ({_number(spread.low)}..{_number(spread.high)})"
+
+
+def _middle(spread: Spread | None) -> str:
+    return "" if spread is None else _number(spread.median)
+
+
+def _number(value: float) -> str:
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.3f}"
+
+
+def notes(lines: Iterable[Line]) -> str:
+    """What the table has no column for."""
+    said = []
+    for line in lines:
+        if line.measure == "latency":
+            ours, theirs = line.details["ours"], line.details["theirs"]
+            said.append(
+                f"  {line.variant}: p95 {_middle(ours['p95'])}, p99 {_middle(ours['p99'])}, p50 after the block "
+                f"{_middle(ours['p50_after_block'])} ms; {line.rival}: p95 {_middle(theirs['p95'])}, "
+                f"p99 {_middle(theirs['p99'])} ms"
+            )
+        elif line.measure == "import":
+            said.append(
+                f"  import: {line.details['importtime_ms']:.1f} ms by -X importtime; asyncio is "
+                f"{'LOADED' if line.details['loads_asyncio'] else 'not loaded'}; third party: "
+                f"{', '.join(line.details['third_party'])}"
+            )
+    return "\n".join(said)
+
+
+def save(path: Path, lines: Iterable[Line], **about: Any) -> None:
+    record = {**about, "results": [line.as_json() for line in lines]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1, ensure_ascii=False, default=asdict) + "\n")
