@@ -22,6 +22,9 @@ log = logging.getLogger("aftercommit.dispatcher")
 #: Seconds that a cancelled async handler gets for its clean-up, after the drain.
 LAST_CHANCE = 1.0
 
+#: Seconds to wait for each worker when one of them is stuck in a handler.
+LEFT_BEHIND = 0.05
+
 
 class OutboxDispatcher:
     """Two lanes and the workers that drain them. `enqueue_*` may be called from any thread and never block."""
@@ -81,6 +84,7 @@ class OutboxDispatcher:
             self._settler.add(holding, RELEASE)
             return False
         self._meter.count("hot_enqueued")
+        self._record_depths()
         return True
 
     def enqueue_hot(self, claimed: Claimed) -> bool:
@@ -96,6 +100,7 @@ class OutboxDispatcher:
             self._held.drop([holding])
             return False
         self._meter.count("cold_enqueued")
+        self._record_depths()
         return True
 
     handle = enqueue_cold
@@ -122,6 +127,7 @@ class OutboxDispatcher:
                 self._settler.add(holding, RELEASE)
             finally:
                 self.channel.finished(holding)
+            self._record_depths()
             await self._settler.space()
 
     async def deliver(self, holding: Holding) -> None:
@@ -141,6 +147,10 @@ class OutboxDispatcher:
         holding.is_running = False
         self._settler.add(holding, outcome)
 
+    def _record_depths(self) -> None:
+        if self._meter.exports:
+            self._meter.record("queue_depths", self.channel.hot_depth, self.channel.cold_depth)
+
     def _is_over(self, deadline: float) -> bool:
         return self._runtime.clock() >= deadline
 
@@ -154,7 +164,7 @@ class OutboxDispatcher:
         for holding in self.channel.clear():
             self._settler.add(holding, RELEASE)
         for worker in self._workers:
-            await worker.join(None if not self._held.running() else 0)
+            await worker.join(None if self.channel.is_quiet else LEFT_BEHIND)
         self._workers = []
 
     async def _give_up(self) -> None:

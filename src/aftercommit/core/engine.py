@@ -273,8 +273,13 @@ class Engine:
 
     async def _deliver_one(self, row: Claimed) -> None:
         holding = self.held.admit(row)
-        if holding is not None:
+        if holding is None:
+            return
+        try:
             await self.dispatcher.deliver(holding)
+        except BaseException:  # a cancellation, or Ctrl-C in the handler: the caller ends, the event does not
+            self.settler.add(holding, RELEASE)
+            raise
 
     async def drain(self, timeout: float | None) -> DrainResult:
         """Deliver until nothing is due."""
@@ -317,7 +322,7 @@ class Engine:
                 claimed: int | None = await self.poller.cycle()
             else:
                 claimed = await self.poller.next_cycle(rest)
-            if claimed is None:
+            if claimed is None and (until is None or self.runtime.clock() >= until):
                 return False
             if (
                 claimed == 0

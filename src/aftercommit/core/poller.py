@@ -66,7 +66,7 @@ class OutboxPoller(Service):
         self._is_woken = True
         self._next_look = float("-inf")
         self._cycles_begun = self._cycles_ended = 0
-        self._last_count = 0
+        self._last_count: int | None = None
         self._expected: set[str] = set()
         self._expected_after = 0.0
         self._floor: object = None
@@ -108,6 +108,7 @@ class OutboxPoller(Service):
             self._is_woken = False
             self._next_look = self.runtime.clock() + self._options.interval.total_seconds()
             self._cycles_begun += 1
+            self._last_count = None
         try:
             self._last_count = await self.cycle()
         finally:
@@ -124,7 +125,7 @@ class OutboxPoller(Service):
         return lambda: self.is_stopping or self._is_woken or self._next_look != planned
 
     async def next_cycle(self, timeout: float | None) -> int | None:
-        """Wait for a cycle that began after this call; what it claimed. None when there was none in time."""
+        """Wait for a cycle that began after this call; what it claimed. None when it failed or did not come in time."""
         with self.monitor:
             wanted = self._cycles_begun + 1
             self._is_woken = True

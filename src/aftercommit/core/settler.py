@@ -102,16 +102,17 @@ class Settler(Service):
         """Write the rest before the end; what cannot be written in time is delivered again when its lease is over."""
         await self.stop()
         until = self.runtime.clock() + limit
-        pause = FIRST_PAUSE
+        pause, problem = FIRST_PAUSE, "the store did not answer in time"
         while self.unsettled:
             try:
                 await self.flush()
             except Exception as error:
-                if self.runtime.clock() + pause >= until:
-                    log.error("%d outcomes could not be written: %s", self.unsettled, traceback_text(error))
-                    return
-                await self._space.wait_for(lambda: False, pause)
-                pause *= 2
+                problem = traceback_text(error)
+            if self.unsettled and self.runtime.clock() + pause >= until:
+                log.error("%d outcomes could not be written: %s", self.unsettled, problem)
+                return
+            await self._space.wait_for(lambda: not self.unsettled, pause)
+            pause *= 2
 
     async def flush(self) -> None:
         """Write what is there now. Raises when the store cannot be reached; nothing is lost by that."""

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from aftercommit.outcome import Raised, Result
 from aftercommit.ports import Colour
 from aftercommit.runtime.clock import boottime
+from aftercommit.runtime.process import forks
 from aftercommit.runtime.colours import awaited, called, called_async, is_async
 
 T = TypeVar("T")
@@ -121,7 +122,7 @@ class AsyncioRuntime:
         return boottime()
 
     def identity(self) -> object:
-        return asyncio.current_task()
+        return asyncio.current_task(), forks()
 
     def is_here(self) -> bool:
         return _running_loop() is self._loop

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aftercommit.outcome import Raised, Result
 from aftercommit.ports import Colour
 from aftercommit.runtime.clock import boottime
+from aftercommit.runtime.process import forks
 from aftercommit.runtime.colours import awaited, called, called_async, is_async
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     finally:
         coroutine.close()
     raise RuntimeError(f"{coroutine!r} suspended in the blocking runtime: an async driver or store was used there")
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 class ThreadMonitor(threading.Condition):
@@ -68,7 +73,7 @@ class ThreadRuntime:
         return boottime()
 
     def identity(self) -> object:
-        return threading.get_ident()
+        return threading.get_ident(), forks()
 
     def is_here(self) -> bool:
         return True
@@ -86,6 +91,8 @@ class ThreadRuntime:
         if is_async(function):
             return self._on_loop(called_async(function, arguments), context)
         result = context.run(called, function, arguments)
+        if isinstance(result, Raised) and isinstance(result.error, KeyboardInterrupt) and _is_main_thread():
+            raise result.error  # Ctrl-C is for the program, not for the handler that happened to run
         if not isinstance(result, Raised) and inspect.isawaitable(result.value):
             return self._on_loop(awaited(result.value), context)
         return result

@@ -77,6 +77,7 @@ class SqlStore:
         floor_at, floor_position = request.floor if isinstance(request.floor, tuple) else _NO_FLOOR
         statement = self._sql["claim_select"]
         values = statement.bind(
+            owner=request.owner,
             now=now,
             floor_at=floor_at,
             floor_position=floor_position,

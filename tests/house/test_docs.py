@@ -1,0 +1,41 @@
+"""The documents say what the code does: every option, every example."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from aftercommit import OutboxConfig
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_option_stands_in_the_docs_and_no_other() -> None:
+    rows = re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs/options.md").read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(option.name for option in fields(OutboxConfig) if option.name != "wiring")
+
+
+def test_the_fifteen_lines_of_the_readme_run(tmp_path: Path, monkeypatch, capsys) -> None:
+    readme = (ROOT / "README.md").read_text()
+    (example,) = re.findall(r"## Fifteen lines\n\n```python\n(.*?)```", readme, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, "README.md", "exec"), {"__name__": "readme"})
+    assert capsys.readouterr().out == 'receipt for {"total":4200}\n'
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "SECURITY.md"])
+def test_links_between_documents_lead_somewhere(document: str) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / document).read_text()):
+        assert (ROOT / target).exists(), target
+
+
+def test_docstring_examples_run() -> None:
+    import doctest
+
+    from aftercommit import api, event, ids
+
+    for module in (api, event, ids):
+        assert doctest.testmod(module).failed == 0
