@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from aftercommit.api import Outbox
 from aftercommit.claims import Claimed, DeadEvent, Lease
 from aftercommit.config import OutboxConfig
+from aftercommit.core.byhand import DrainResult
 from aftercommit.core.dispatcher import OutboxDispatcher
-from aftercommit.core.engine import DrainResult, Health, Stats
+from aftercommit.core.engine import Health, Stats
 from aftercommit.core.handlers import DefaultListenerRegistry, MultiListenerRegistry
 from aftercommit.core.inflight import DefaultInFlightTracker
 from aftercommit.core.poller import OutboxPoller

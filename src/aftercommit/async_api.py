@@ -9,10 +9,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
 
-from aftercommit.api import OutboxBase
+from aftercommit.base import OutboxBase
 from aftercommit.claims import DeadEvent
+from aftercommit.core.byhand import DrainResult
 from aftercommit.core.compose import MISSING
-from aftercommit.core.engine import DrainResult, Engine, Stats
+from aftercommit.core.engine import Engine, Stats
 from aftercommit.core.upkeep import DeadEvents
 from aftercommit.core.writer import refuse_without_transaction
 from aftercommit.durations import Duration, seconds_of
@@ -138,12 +139,14 @@ class AsyncOutbox(OutboxBase):
     async def poll(self) -> int:
         """One poll cycle; how many events it claimed. Not started, they are delivered in this task."""
         self._needs_delivery("poll")
-        return await self._current().poll()
+        engine = self._current()
+        return await engine.by_hand.poll(is_started=engine.is_started)
 
     async def drain(self, timeout: Duration | None = None) -> DrainResult:
         """Deliver until nothing is due."""
         self._needs_delivery("drain")
-        return await self._current().drain(None if timeout is None else seconds_of(timeout, name="timeout"))
+        limit, engine = None if timeout is None else seconds_of(timeout, name="timeout"), self._current()
+        return await engine.by_hand.drain(limit, is_started=engine.is_started)
 
     @property
     def dead(self) -> AsyncDeadLetters:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 from typing import Any
 
 import msgspec
 
 from aftercommit.errors import InvalidPayload, UndecodableRow
+from aftercommit.names import plain
 
 #: A payload as it is stored and delivered: JSON text, or bytes.
 Payload = str | bytes
 
 _headers = msgspec.json.Decoder(dict[str, str | None])
 _raw = msgspec.json.Decoder(msgspec.Raw)
+
+#: Most of what a payload has; the other kinds are told apart by slower questions.
+_LEAVES = frozenset({str, int, float, bool, type(None)})
 
 
 def encode_payload(value: object) -> Payload:
@@ -33,12 +38,12 @@ def checked_json(text: str) -> str:
     """The text itself, if it is well-formed JSON that UTF-8 can carry."""
     try:
         _raw.decode(text.encode())
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidPayload(
             f"the payload text is not valid JSON ({error}): {_excerpt(text)}",
             fix="pass valid JSON text, or pass the object itself and let write() encode it",
         ) from error
-    return text
+    return plain(text)
 
 
 def encode_json(value: object) -> str:
@@ -67,7 +72,7 @@ def decode_headers(text: str | None) -> dict[str, str]:
         return {}
     try:
         return {name: value for name, value in _headers.decode(text).items() if value is not None}
-    except (msgspec.DecodeError, UnicodeEncodeError, TypeError) as error:
+    except (msgspec.DecodeError, ValueError, TypeError) as error:  # ValueError: what is no Unicode, either way
         raise UndecodableRow(
             f"the stored headers are not a JSON object of strings ({error}): {_excerpt(str(text))}",
             fix="mend the row's headers column, then replay the dead event",
@@ -80,38 +85,55 @@ def _excerpt(text: str) -> str:
 
 def _culprit(value: object) -> str | None:
     """Path and type of the first part that msgspec cannot encode."""
-    for path, part in _walk(value, "payload"):
+    for path, part in _walk(value):
         if _children(part) is None and not _encodes(part):
-            return f"{path} is a {type(part).__name__}"
+            return f"{path} is a {type(part).__name__}{' with a lone surrogate' if isinstance(part, str) else ''}"
     return None
 
 
 def _not_finite(value: object) -> str | None:
     """Path of the first NaN or infinity."""
-    for path, part in _walk(value, "payload"):
+    for path, part in _walk(value):
         if isinstance(part, float) and not math.isfinite(part):
             return f"{path} is {part!r}, which"
     return None
 
 
-def _walk(value: object, path: str, depth: int = 0) -> Iterator[tuple[str, object]]:
-    yield path, value
-    if depth < 64:
-        for name, child in _children(value) or ():
-            yield from _walk(child, f"{path}{name}", depth + 1)
+def _walk(value: object) -> Iterator[tuple[str, object]]:
+    """Every part with its path, in order, each container once: it may hold itself."""
+    waiting, seen = [("payload", value)], dict[int, object]()
+    while waiting:
+        path, part = waiting.pop()
+        yield path, part
+        children = _children(part)
+        if children and id(part) not in seen:
+            seen[id(part)] = part  # kept, so that its id stays its own
+            waiting.extend((f"{path}{name}", child) for name, child in reversed(children))
 
 
 def _children(value: Any) -> list[tuple[str, object]] | None:
     """The named parts of a container, None for a leaf."""
+    if type(value) in _LEAVES:
+        return None
     if isinstance(value, Mapping):
         return [(f"[{key!r}]", child) for key, child in value.items()]
     if isinstance(value, list | tuple | set | frozenset):
         return [(f"[{index}]", child) for index, child in enumerate(value)]
     if isinstance(value, msgspec.Struct):
-        return [(f".{name}", getattr(value, name)) for name in value.__struct_fields__]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return [(f".{field.name}", getattr(value, field.name, None)) for field in dataclasses.fields(value)]
+        return _fields(value, value.__struct_fields__)
+    if isinstance(value, type):
+        return None
+    if dataclasses.is_dataclass(value):
+        return _fields(value, [field.name for field in dataclasses.fields(value)])
+    if hasattr(value, "__attrs_attrs__"):
+        return _fields(value, [attribute.name for attribute in value.__attrs_attrs__])
+    if isinstance(value, Enum):
+        return _fields(value, ["value"])
     return None
+
+
+def _fields(value: object, names: Iterable[str]) -> list[tuple[str, object]]:
+    return [(f".{name}", getattr(value, name, None)) for name in names]
 
 
 def _encodes(value: object) -> bool:

@@ -3,7 +3,8 @@
 OutboxError
 ├── NotInTransaction, TransactionEnded, UnsupportedTransaction, NotAwaited          the caller's transaction
 ├── InvalidEvent: InvalidName, InvalidPayload, PayloadTooLarge, InvalidHeaders,
-│                 InvalidSchedule, PayloadNotText                                   what was to be written
+│                 InvalidSchedule                                                   what was to be written
+├── PayloadNotText                                                                  what was read from an event
 ├── DuplicateListener, InvalidListener, UnroutableEvent                             who was to receive it
 ├── InvalidOption, UnknownStore, ColourMismatch                                     how the outbox was built
 ├── StoreBusy, SchemaMissing, SchemaMismatch, UndecodableRow                        the database

@@ -5,30 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum, IntEnum
-from types import MappingProxyType
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 from uuid import UUID
 
-from aftercommit.codec import Payload, checked_json
-from aftercommit.durations import Duration, duration
-from aftercommit.errors import (
-    InvalidHeaders,
-    InvalidOption,
-    InvalidPayload,
-    InvalidSchedule,
-    PayloadNotText,
-    PayloadTooLarge,
-)
+from aftercommit.codec import Payload
+from aftercommit.durations import Duration
+from aftercommit.errors import PayloadNotText
+from aftercommit.fields import UNSET, headers_of, payload_of, read_only, schedule_of, utc_of
 from aftercommit.ids import new_id
-from aftercommit.names import GLOBAL, is_utf8, name_of, text_of
-
-#: The specification's limit. Every retry reads the payload again, and brokers refuse larger messages by default.
-MAX_PAYLOAD_BYTES: Final = 1_048_576
-
-_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
-
-#: Tells a keyword that was not given from one that was given as None, which the rules refuse.
-_UNSET: Final[Any] = type("Unset", (), {"__repr__": lambda _: "…"})()
+from aftercommit.names import GLOBAL, name_of, text_of
 
 
 class EventStatus(IntEnum):
@@ -82,8 +67,8 @@ class EventEnvelope:
         self,
         event_type: str | Enum,
         *,
-        payload_json: str = _UNSET,
-        payload_bytes: bytes | bytearray | memoryview = _UNSET,
+        payload_json: str = UNSET,
+        payload_bytes: bytes | bytearray | memoryview = UNSET,
         event_id: str | None = None,
         occurred_at: datetime | None = None,
         aggregate_type: str | Enum = GLOBAL,
@@ -91,21 +76,21 @@ class EventEnvelope:
         tenant_id: str | None = None,
         key: str | int | UUID | None = None,
         headers: Mapping[str, str] | None = None,
-        available_at: datetime = _UNSET,
-        deliver_after: Duration = _UNSET,
+        available_at: datetime = UNSET,
+        deliver_after: Duration = UNSET,
     ) -> None:
-        occurred = datetime.now(UTC) if occurred_at is None else _utc(occurred_at, "occurred_at")
-        delay, due = _schedule(occurred, available_at, deliver_after)
+        occurred = datetime.now(UTC) if occurred_at is None else utc_of(occurred_at, "occurred_at")
+        delay, due = schedule_of(occurred, available_at, deliver_after)
         _fill(
             self,
             event_id=new_id() if event_id is None else name_of(event_id, "event_id", 36),
             event_type=name_of(event_type, "event_type", 128),
-            payload=_payload(payload_json, payload_bytes),
+            payload=payload_of(payload_json, payload_bytes),
             occurred_at=occurred,
             aggregate_type=name_of(aggregate_type, "aggregate_type", 64),
             aggregate_id=None if aggregate_id is None else text_of(aggregate_id, "aggregate_id", 128),
             tenant_id=None if tenant_id is None else name_of(tenant_id, "tenant_id", 64),
-            headers=_headers(headers),
+            headers=headers_of(headers),
             available_at=due,
             deliver_after=delay,
             explicit_key=None if key is None else text_of(key, "key", 255),
@@ -142,7 +127,7 @@ class EventEnvelope:
             aggregate_type=aggregate_type,
             aggregate_id=aggregate_id,
             tenant_id=tenant_id,
-            headers=MappingProxyType(headers) if headers else _NO_HEADERS,
+            headers=read_only(headers),
             available_at=available_at,
             deliver_after=None,
             explicit_key=key,
@@ -209,6 +194,17 @@ class EventEnvelope:
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError("an EventEnvelope cannot be changed")
 
+    def __copy__(self) -> EventEnvelope:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> EventEnvelope:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By hand: a view of headers cannot be pickled, and fields cannot be set one by one.
+        fields = {name: getattr(self, name) for name in EventEnvelope.__slots__}
+        return _revived, (type(self), fields | {"headers": dict(self.headers)})
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EventEnvelope) and self._identity() == other._identity()
 
@@ -242,100 +238,7 @@ def _fill(envelope: EventEnvelope, **fields: object) -> None:
         _set(envelope, name, value)
 
 
-def _payload(text: Any, binary: Any) -> Payload:
-    if (text is _UNSET) == (binary is _UNSET):
-        given = "both payload_json and payload_bytes were given" if text is not _UNSET else "no payload was given"
-        raise InvalidPayload(given, fix="pass exactly one of payload_json=… and payload_bytes=…")
-    if binary is not _UNSET:
-        if not isinstance(binary, bytes | bytearray | memoryview):
-            raise InvalidPayload(f"payload_bytes is {_kind(binary)}", fix="pass bytes")
-        if memoryview(binary).nbytes > MAX_PAYLOAD_BYTES:
-            raise _too_large(memoryview(binary).nbytes)
-        return bytes(binary)
-    if not isinstance(text, str):
-        raise InvalidPayload(f"payload_json is {_kind(text)}", fix="pass JSON text; write() encodes objects")
-    # Characters bound bytes from both sides, so the exact length is counted only between the bounds.
-    if len(text) > MAX_PAYLOAD_BYTES:
-        raise _too_large(len(text))
-    if len(text) * 4 > MAX_PAYLOAD_BYTES and (size := len(text.encode("utf-8", "surrogatepass"))) > MAX_PAYLOAD_BYTES:
-        raise _too_large(size)
-    return checked_json(text)
-
-
-def _too_large(size: int) -> PayloadTooLarge:
-    return PayloadTooLarge(
-        f"the payload has {size:,} bytes, the limit is {MAX_PAYLOAD_BYTES:,}",
-        fix="store the bulk elsewhere and send a reference to it",
-    )
-
-
-def _kind(value: object) -> str:
-    return "None" if value is None else f"of type {type(value).__name__}"
-
-
-def _headers(headers: Any) -> Mapping[str, str]:
-    if not headers:
-        if headers is None or isinstance(headers, Mapping):
-            return _NO_HEADERS
-        raise InvalidHeaders(f"headers is {_kind(headers)}", fix="pass a dict of strings")
-    if not isinstance(headers, Mapping):
-        raise InvalidHeaders(f"headers is {_kind(headers)}", fix="pass a dict of strings")
-    for name, value in headers.items():
-        if name is None:
-            raise InvalidHeaders("headers cannot contain null keys (a header name is None)", fix="name every header")
-        if not isinstance(name, str) or not name:
-            raise InvalidHeaders(f"the header name {name!r} is no text", fix="use non-empty strings as header names")
-        if not isinstance(value, str):
-            raise InvalidHeaders(
-                f"the header {name!r} is {value!r} of type {type(value).__name__}",
-                fix=f"pass str({name}) or leave it out",
-            )
-        if not is_utf8(name) or not is_utf8(value):
-            raise InvalidHeaders(f"the header {name!r} has a lone surrogate", fix="clean the text first")
-    return MappingProxyType(dict(headers))
-
-
-def _schedule(occurred: datetime, available_at: Any, deliver_after: Any) -> tuple[timedelta | None, datetime | None]:
-    if available_at is not _UNSET and deliver_after is not _UNSET:
-        raise InvalidSchedule(
-            f"both available_at={available_at!r} and deliver_after={deliver_after!r} were given",
-            fix="pass available_at or deliver_after, not both",
-        )
-    if deliver_after is not _UNSET:
-        return _delayed(occurred, deliver_after)
-    if available_at is _UNSET:
-        return None, None
-    due = _utc(available_at, "available_at")
-    if due < occurred:
-        raise InvalidSchedule(
-            f"available_at must not be before occurred_at ({due.isoformat()} < {occurred.isoformat()})",
-            fix="leave available_at out to deliver at once",
-        )
-    return None, due
-
-
-def _delayed(occurred: datetime, deliver_after: Any) -> tuple[timedelta, datetime]:
-    try:
-        delay = duration(deliver_after, name="deliver_after")
-        due = occurred + delay
-    except (InvalidOption, OverflowError) as error:
-        positive = " deliver_after must be positive" if isinstance(error, InvalidOption) else " it ends after year 9999"
-        raise InvalidSchedule(
-            f"deliver_after is {deliver_after!r};{positive}", fix='pass a positive timedelta, seconds or "30s"'
-        ) from error
-    if not delay:
-        raise InvalidSchedule(
-            f"deliver_after must be positive, it is {deliver_after!r}", fix="leave it out to deliver at once"
-        )
-    return delay, due
-
-
-def _utc(value: Any, field: str) -> datetime:
-    if not isinstance(value, datetime):
-        raise InvalidSchedule(f"{field} is {_kind(value)}", fix=f"pass {field} as a datetime with a time zone")
-    if value.tzinfo is None:
-        raise InvalidSchedule(
-            f"{field} {value.isoformat()} has no time zone", fix="use datetime.now(UTC) or .replace(tzinfo=…)"
-        )
-    moved: datetime = value.astimezone(UTC)
-    return moved
+def _revived(kind: type[EventEnvelope], fields: dict[str, Any]) -> EventEnvelope:
+    envelope = object.__new__(kind)
+    _fill(envelope, **(fields | {"headers": read_only(fields["headers"])}))
+    return envelope

@@ -45,34 +45,32 @@ def name_of(value: object, field: str, limit: int) -> str:
         value = value.value if isinstance(value, str) else value.name
     if not isinstance(value, str):
         raise InvalidName(
-            f"{field} is {value!r} of type {type(value).__name__}", fix=f"pass {field} as a string or an Enum member"
+            f"{field} is {shown(value)} of type {type(value).__name__}",
+            fix=f"pass {field} as a string or an Enum member",
         )
-    return _checked_text(str(value), field, limit)
+    return _checked_text(plain(value), field, limit)
 
 
 def text_of(value: object, field: str, limit: int) -> str:
     """The text of a key or id: a string, an int or a UUID."""
-    if isinstance(value, UUID) or (isinstance(value, int) and not isinstance(value, bool)):
+    if isinstance(value, UUID):
         value = str(value)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        value = _digits(value, field, limit)
     if not isinstance(value, str):
         raise InvalidName(
-            f"{field} is {value!r} of type {type(value).__name__}", fix=f"pass {field} as a string, an int or a UUID"
+            f"{field} is {shown(value)} of type {type(value).__name__}",
+            fix=f"pass {field} as a string, an int or a UUID",
         )
-    return _checked_text(str(value), field, limit)
+    return _checked_text(plain(value), field, limit)
 
 
-def _checked_text(text: str, field: str, limit: int) -> str:
-    if not text:
-        raise InvalidName(f"{field} is empty", fix=f"pass a {field} of 1 to {limit} characters, or leave it out")
-    if len(text) > limit:
-        raise InvalidName(
-            f"{field} has {len(text)} characters, the limit is {limit}: {text[:40]!r}…", fix=f"shorten {field}"
-        )
-    if not text.isprintable() and ("\x00" in text or not is_utf8(text)):
-        raise InvalidName(
-            f"{field} {text!r} has a NUL or a lone surrogate, which databases refuse", fix=f"clean {field} first"
-        )
-    return text
+def plain(text: str) -> str:
+    """The characters of a string as a `str` and no subclass: what is delivered now is what is read back later.
+
+    `str(text)` would not do: for a member of `class Kind(str, Enum)` it gives "Kind.MEMBER".
+    """
+    return str.__str__(text)
 
 
 def is_utf8(text: str) -> bool:
@@ -82,3 +80,35 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def shown(value: object) -> str:
+    """A refused value for a message: short, whatever it is."""
+    try:
+        text = repr(value)
+    except Exception:
+        return f"a {type(value).__name__} that cannot be shown"
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _digits(number: int, field: str, limit: int) -> str:
+    # Beyond some thousand digits Python itself refuses, with an error that says nothing of the field.
+    if number.bit_length() > 4 * limit:
+        raise InvalidName(
+            f"{field} is an int of {number.bit_length()} bits, the limit is {limit} characters", fix=f"shorten {field}"
+        )
+    return int.__repr__(number)  # the digits of an IntEnum member, too
+
+
+def _checked_text(text: str, field: str, limit: int) -> str:
+    if not text:
+        raise InvalidName(f"{field} is '', which names nothing", fix=f"pass 1 to {limit} characters as {field}")
+    if len(text) > limit:
+        raise InvalidName(
+            f"{field} has {len(text)} characters, the limit is {limit}: {shown(text)}", fix=f"shorten {field}"
+        )
+    if not text.isprintable() and ("\x00" in text or not is_utf8(text)):
+        raise InvalidName(
+            f"{field} {text!r} has a NUL or a lone surrogate, which databases refuse", fix=f"clean {field} first"
+        )
+    return text

@@ -40,6 +40,10 @@ class RetryAfterError(OutboxError):
         if cause is not None:
             self.__cause__ = cause
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # An exception is copied and pickled by calling its class with `args`, which has no delay.
+        return type(self), (self.delay, self.message), self.__dict__
+
 
 #: There is one way to be done.
 DONE = Done()

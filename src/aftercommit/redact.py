@@ -11,36 +11,57 @@ MAX_ERROR_LENGTH = 4000
 #: Enough to find every secret in a text that will be cut anyway, without running patterns over megabytes.
 _SCAN_LENGTH = 4 * MAX_ERROR_LENGTH
 
-_SECRETS = (
-    (re.compile(r"(?P<keep>[a-zA-Z][a-zA-Z0-9+.\-]*://[^\s:/@'\"]*:)[^\s@'\"]+(?=@)"), r"\g<keep>***"),
-    (
-        re.compile(
-            r"(?P<keep>\bauthorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|digest|token)\s+)?)[^\s\"',;}]+", re.I
-        ),
-        r"\g<keep>***",
-    ),
-    (
-        re.compile(
-            r"(?P<keep>(?:password|passwd|pwd|token|secret|api_?key)[\"']?\s*[:=]\s*)(?:\"[^\"]*\"|'[^']*'|[^\s\"',;&)}\]]+)",
-            re.I,
-        ),
-        r"\g<keep>***",
-    ),
+# The patterns take a time that grows with the text and no faster: what a repeated part has taken it keeps (`*+`).
+
+#: From a quote to the next one that is not escaped, or to the end of a text that was cut.
+_QUOTED = r"""(?:"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|'(?:[^'\\]++|\\.)*+(?:'|\\?\Z))"""
+
+#: All of an address behind `://`; a password may have an apostrophe in it.
+_ADDRESS = re.compile(r"""://[^\s"]++""")
+
+#: The value is quoted (`b"…"` in a list of headers), or it is the rest of the line.
+_AUTHORIZATION = re.compile(
+    r"""(?P<name>authorization(?:\\*+["']\s*+[:=,]|\s*+[:=])\s*+)"""
+    rf"""(?:b?\\?{_QUOTED}|[^\r\n"']++(?:(?<==)"[^"\r\n]*+"[^\r\n"']*+)*+)""",
+    re.IGNORECASE | re.DOTALL,
+)
+
+#: `password=…`, `"client_secret": "…"`, `AWS_SECRET_ACCESS_KEY: …`, `token=Token('…')`.
+_NAMED = re.compile(
+    r"""(?P<name>(?:password|passwd|passphrase|pwd|token|secret|api[_-]?key|access[_-]?key)"""
+    r"""(?:[_-][\w-]{1,40}+|key)?+\\*+["']?\s*+[:=]{1,2}+>?\s*+)"""
+    rf"""(?=[^\s,;&)}}\]])[^\s"',;&)}}\]]*+{_QUOTED}?+""",
+    re.IGNORECASE | re.DOTALL,
 )
 
 
 def redact(text: str) -> str:
     """Mask URL passwords, `Authorization` values and `password=`, `token=`, `secret=` values."""
-    for pattern, replacement in _SECRETS:
-        text = pattern.sub(replacement, text)
-    return text
+    text = _ADDRESS.sub(lambda found: "://".join(map(_without_password, found[0].split("://"))), text)
+    return _NAMED.sub(r"\g<name>***", _AUTHORIZATION.sub(r"\g<name>***", text))
+
+
+def _without_password(address: str) -> str:
+    login, _, host = address.rpartition("@")
+    user, colon, _ = login.partition(":")
+    return f"{user}:***@{host}" if colon and "/" not in user else address
 
 
 def storable(text: str) -> str:
     """The text as every store accepts it: no NUL, no lone surrogate, at most 4,000 characters, no secrets."""
-    text = text[:_SCAN_LENGTH].replace("\x00", "\\x00")
-    text = redact(text.encode("utf-8", "backslashreplace").decode("utf-8"))
+    text = redact(_well_formed(_head(text)).replace("\x00", "\\x00"))
     return text if len(text) <= MAX_ERROR_LENGTH else text[: MAX_ERROR_LENGTH - 3] + "..."
+
+
+def _head(text: str) -> str:
+    if len(text) <= _SCAN_LENGTH:
+        return text
+    # An address that the cut goes through has lost the @ by which its password is known.
+    return re.sub(r"""://[^\s"]*+\Z""", "://***", text[:_SCAN_LENGTH])
+
+
+def _well_formed(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def error_text(error: BaseException) -> str:
@@ -48,14 +69,14 @@ def error_text(error: BaseException) -> str:
     name = type(error).__name__
     try:
         message = str(error)
+        return storable(f"{name}: {message}" if message else name)
     except Exception:
         return storable(f"{name}: (its message cannot be printed)")
-    return storable(f"{name}: {message}" if message else name)
 
 
 def traceback_text(error: BaseException) -> str:
     """The traceback for a log line, secrets masked."""
     try:
-        return redact("".join(traceback.format_exception(error)).rstrip())
+        return redact(_well_formed("".join(traceback.format_exception(error)).rstrip()))
     except Exception:
         return error_text(error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from enum import Enum
 from typing import Any, Final
 
@@ -12,8 +11,6 @@ from aftercommit.event import EventEnvelope
 
 #: Tells a payload that was not given from None, which is refused with a hint.
 MISSING: Final[Any] = type("Missing", (), {"__repr__": lambda _: "…"})()
-
-_BUILTINS: Final = frozenset(kind for kind in vars(builtins).values() if isinstance(kind, type))
 
 
 class Composer:
@@ -52,7 +49,7 @@ class Composer:
 
     def _of_object(self, event: object, payload: object, given: dict[str, Any]) -> EventEnvelope:
         kind = type(event)
-        if isinstance(event, type) or kind in _BUILTINS:
+        if isinstance(event, type) or kind.__module__ == "builtins":
             raise InvalidName(
                 f"write() got {event!r}, which names no event type",
                 fix='name the type: write("OrderPlaced", payload), or pass an object of a class of your own',

@@ -3,93 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
 from uuid import uuid4
 
-from aftercommit.claims import Backlog, Claimed
+from aftercommit.claims import Backlog
+from aftercommit.core.byhand import ByHand
 from aftercommit.core.delivery import Delivery, Rules
 from aftercommit.core.dispatcher import OutboxDispatcher
-from aftercommit.core.held import Held, Holding
+from aftercommit.core.held import Held
 from aftercommit.core.hotpath import HotPathway
 from aftercommit.core.keeper import Keeper
 from aftercommit.core.meter import Meter
+from aftercommit.core.options import EngineOptions
 from aftercommit.core.poller import OutboxPoller, PollerOptions
 from aftercommit.core.service import Service
 from aftercommit.core.settler import Settler
 from aftercommit.core.upkeep import Purge
 from aftercommit.core.writer import OutboxWriter
 from aftercommit.event import EventEnvelope
-from aftercommit.hooks import EventInterceptor, InFlightTracker, ListenerRegistry, MetricsExporter, WriterHook
-from aftercommit.outcome import RELEASE
+from aftercommit.hooks import ListenerRegistry
 from aftercommit.ports import EventStore, Records, Runtime
-from aftercommit.retry import RetryPolicy
 
 log = logging.getLogger("aftercommit.engine")
-
-
-class EngineOptions(Protocol):
-    """What an engine reads of the configuration."""
-
-    @property
-    def worker_count(self) -> int: ...
-    @property
-    def hot_queue_capacity(self) -> int: ...
-    @property
-    def cold_queue_capacity(self) -> int: ...
-    @property
-    def max_attempts(self) -> int: ...
-    @property
-    def retry_policy(self) -> RetryPolicy: ...
-    @property
-    def drain_timeout(self) -> timedelta: ...
-    @property
-    def hot_path(self) -> bool: ...
-    @property
-    def poller_enabled(self) -> bool: ...
-    @property
-    def poll_interval(self) -> timedelta: ...
-    @property
-    def batch_size(self) -> int: ...
-    @property
-    def skip_recent(self) -> timedelta: ...
-    @property
-    def lock_timeout(self) -> timedelta: ...
-    @property
-    def max_abandoned(self) -> int: ...
-    @property
-    def unroutable_grace(self) -> timedelta | None: ...
-    @property
-    def purge_retention(self) -> timedelta | None: ...
-    @property
-    def purge_interval(self) -> timedelta: ...
-    @property
-    def purge_batch_size(self) -> int: ...
-    @property
-    def purge_dead(self) -> bool: ...
-    @property
-    def delivers(self) -> bool: ...
-    @property
-    def metrics(self) -> MetricsExporter: ...
-    @property
-    def interceptors(self) -> Sequence[EventInterceptor]: ...
-    @property
-    def in_flight_tracker(self) -> InFlightTracker | None: ...
-    @property
-    def writer_hook(self) -> WriterHook | None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class DrainResult:
-    """What drain() did. `is_complete` is False when the time was over before nothing was due."""
-
-    delivered: int
-    retried: int
-    deferred: int
-    dead: int
-    is_complete: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +101,17 @@ class Engine:
             self.meter,
             hook=options.writer_hook,
             hot_path=self.hot_path if options.delivers else None,
+        )
+        self.by_hand = ByHand(
+            runtime,
+            store,
+            self.poller,
+            self.dispatcher,
+            self.settler,
+            self.held,
+            self.meter,
+            options,
+            self._has_listeners,
         )
         self.keeper = Keeper(runtime, store, self.held, lock_timeout=options.lock_timeout)
         self.purge = Purge(
@@ -244,93 +191,6 @@ class Engine:
         await self.settler.finish(self._options.drain_timeout.total_seconds())
         await self.keeper.stop()
         await self.runtime.close()
-
-    # ------------------------------------------------------------ by hand
-
-    async def poll(self) -> int:
-        """One cycle: through the workers when they run, else in the caller's thread or task."""
-        await self._store.open()
-        if not self.is_started:
-            return await self._deliver_here()
-        if self._options.poller_enabled:
-            return await self.poller.next_cycle(None) or 0
-        return await self.poller.cycle()
-
-    async def _deliver_here(self) -> int:
-        """Claim once and deliver one after the other."""
-        if not self._has_listeners():
-            return 0
-        claim = await self.poller.claim(self._options.batch_size)
-        rows = self.poller.deliverable(claim)
-        try:
-            while rows:
-                await self._deliver_one(rows.pop(0))
-        finally:
-            for row in rows:
-                self.settler.add(Holding(row.lease, row), RELEASE)
-            await self.settler.flush()
-        return len(claim.rows)
-
-    async def _deliver_one(self, row: Claimed) -> None:
-        holding = self.held.admit(row)
-        if holding is None:
-            return
-        try:
-            await self.dispatcher.deliver(holding)
-        except BaseException:  # a cancellation, or Ctrl-C in the handler: the caller ends, the event does not
-            self.settler.add(holding, RELEASE)
-            raise
-
-    async def drain(self, timeout: float | None) -> DrainResult:
-        """Deliver until nothing is due."""
-        await self._store.open()
-        before = self.meter.counts()
-        until = None if timeout is None else self.runtime.clock() + timeout
-        is_complete = await (self._drain_services(until) if self.is_started else self._drain_here(until))
-        counts = self.meter.counts()
-
-        def since(name: str) -> int:
-            return counts.get(name, 0) - before.get(name, 0)
-
-        return DrainResult(
-            delivered=since("dispatch_success"),
-            retried=since("dispatch_failure"),
-            deferred=since("dispatch_deferred"),
-            dead=since("dispatch_dead"),
-            is_complete=is_complete,
-        )
-
-    async def _drain_here(self, until: float | None) -> bool:
-        keeper = Keeper(self.runtime, self._store, self.held, lock_timeout=self._options.lock_timeout)
-        keeper.start()
-        try:
-            while until is None or self.runtime.clock() < until:
-                is_partial = self.poller.has_floor
-                if not await self._deliver_here() and not is_partial:
-                    return True
-            return False
-        finally:
-            await keeper.stop()
-
-    async def _drain_services(self, until: float | None) -> bool:
-        while True:
-            rest = None if until is None else max(0.0, until - self.runtime.clock())
-            if not await self.dispatcher.channel.quiet(rest):
-                return False
-            await self.settler.flush()
-            if not self._options.poller_enabled:
-                claimed: int | None = await self.poller.cycle()
-            else:
-                claimed = await self.poller.next_cycle(rest)
-            if claimed is None and (until is None or self.runtime.clock() >= until):
-                return False
-            if (
-                claimed == 0
-                and not self.poller.has_floor
-                and self.dispatcher.channel.is_quiet
-                and not self.settler.unsettled
-            ):
-                return True
 
     # ------------------------------------------------------------ seeing
 

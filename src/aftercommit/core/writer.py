@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutine
 from typing import Protocol
 
 from aftercommit.claims import Claimed, Lease, NewEvent, RowKey
@@ -79,8 +79,7 @@ class OutboxWriter:
         if self._hook is None:
             return events
         changed = self._hook.before_write(events)
-        if isawaitable(changed):
-            raise InvalidOption("before_write of the writer hook is async", fix="write it as a plain def")
+        _refuse_async("before_write", changed)
         return list(changed or ())
 
     async def _insert(self, events: list[EventEnvelope], context: TxContext) -> None:
@@ -90,14 +89,14 @@ class OutboxWriter:
             await self._store.insert(
                 context.tx, [self._row(event, is_hot) for event, is_hot in zip(events, hot, strict=True)]
             )
-        except BaseException:
+        except Exception:
             self._cancel(sum(hot))
             raise
+        except BaseException:
+            await self._runtime.shielded(self._find_out(events, hot, before, context))
+            raise
+        self._follow(events, hot, before, context)
         self._guarded("after_write", events)
-        if context.observes_commit:
-            self._follow(events, hot, before, context)
-        elif self._hot_path is not None and self._hot_path.is_active:
-            self._hot_path.unseen(events)
 
     def _reserve(self, events: list[EventEnvelope], context: TxContext) -> list[bool]:
         if self._hot_path is None or not self._hot_path.is_active or not context.observes_commit:
@@ -113,13 +112,28 @@ class OutboxWriter:
 
     def _follow(self, events: list[EventEnvelope], hot: list[bool], before: float, context: TxContext) -> None:
         """One pair of callbacks for the batch; none when nobody would listen."""
-        if self._hook is None and (self._hot_path is None or not self._hot_path.is_active):
+        path = self._hot_path if self._hot_path is not None and self._hot_path.is_active else None
+        if not context.observes_commit:
+            if path is not None:
+                path.unseen(events)
+            return
+        if self._hook is None and path is None:
             return
         written = Written(self, events, hot, before)
         context.after_commit(written.committed)
         context.after_rollback(written.rolled_back)
-        if any(hot):
-            context.wrote([RowKey(event.event_id, "") for event in events], written.undone)
+        context.wrote([RowKey(event.event_id, "") for event in events], written.undone)
+
+    async def _find_out(self, events: list[EventEnvelope], hot: list[bool], before: float, context: TxContext) -> None:
+        """Cancelled in the INSERT, which may yet have happened: what is there shares the transaction's fate."""
+        try:
+            there = await self._store.surviving(context.tx, [RowKey(event.event_id, "") for event in events])
+        except Exception:
+            there = ()  # the transaction is broken or gone, and the rows with it
+        kept = [pair for pair in zip(events, hot, strict=True) if RowKey(pair[0].event_id, "") in there]
+        self._cancel(sum(hot) - sum(is_hot for _, is_hot in kept))
+        if kept:
+            self._follow([event for event, _ in kept], [is_hot for _, is_hot in kept], before, context)
 
     def committed(self, events: list[EventEnvelope], hot: list[bool], before: float) -> None:
         """Never raises: the caller's commit has happened, and the rows are in the table."""
@@ -157,17 +171,27 @@ class OutboxWriter:
             return
         hook: Callable[[list[EventEnvelope]], object] = getattr(self._hook, phase)
         try:
-            hook(events)
+            # A list of its own: what a hook does to it is not done to the batch.
+            _refuse_async(phase, hook(list(events)))
         except Exception as error:
             log.error("%s of the writer hook failed and is ignored: %s", phase, error_text(error))
+
+
+def _refuse_async(phase: str, returned: object) -> None:
+    if isawaitable(returned):
+        if iscoroutine(returned):
+            returned.close()
+        raise InvalidOption(
+            f"{phase} of the writer hook is async, so nothing of it has run", fix="write it as plain def"
+        )
 
 
 def refuse_without_transaction(context: TxContext) -> None:
     """Before anything is touched: an event outside a transaction could be saved although the change fails."""
     if not context.is_transaction_active():
         raise NotInTransaction(
-            f"write() was called with no transaction open on {context.current_connection()!r} (autocommit mode, or it "
-            "was ended), so the event would be saved even if your own change fails",
+            f"write() was called with no transaction open on {context.current_connection()!r} (autocommit mode, it "
+            "was ended, or another thread or task has it), so the event would be saved even if your own change fails",
             fix='conn.execute("BEGIN") before, or with outbox.transaction() as tx: outbox.write(event, tx=tx)',
         )
 

@@ -1,1 +1,1 @@
-"""A small order service that shows the walk of an event: `python -m aftercommit.demo`. Needs nothing but the package."""
+"""A small order service that shows the walk of an event: `python -m aftercommit.demo`. It needs no extra."""

@@ -65,11 +65,16 @@ class Display(ABC):
         """A line that stays; an empty one parts paragraphs."""
 
     @abstractmethod
+    def turn_page(self) -> None:
+        """Something new begins; what happened before is no longer of interest."""
+
+    @abstractmethod
     def show(self, counts: Mapping[EventStatus, int]) -> None:
         """Show what is new since the last time."""
 
+    @abstractmethod
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Show what is left and leave the terminal as it was."""
 
 
 class Lines(Display):
@@ -79,6 +84,9 @@ class Lines(Display):
         self._flush_news()
         self._print(Note(text) if text else None)
 
+    def turn_page(self) -> None:
+        self.say("")
+
     def show(self, counts: Mapping[EventStatus, int]) -> None:
         self._flush_news()
 
@@ -87,7 +95,7 @@ class Lines(Display):
 
     def _flush_news(self) -> None:
         while self._news:
-            self._print(self._news.popleft(), indent="  ")
+            self._print(self._news.popleft(), indent="     ")
 
     def _print(self, note: Note | None, *, indent: str = "") -> None:
         print(f"{note.clock}  {indent}{note.text}" if note else "", file=self._out, flush=True)
@@ -103,24 +111,30 @@ class Panel(Display):
         super().__init__(out)
         self._has_colour = has_colour
         self._recent: deque[Note] = deque(maxlen=self._DEPTH)
+        self._began_at = time.time()
         self._height = 0
         self._bar, self._track, self._cut = ("█", "░", "…") if _can_print(out, "█░…") else ("#", ".", "~")
         out.write("\x1b[?25l")  # the cursor would jump about
 
     def say(self, text: str, *, tone: Tone = Tone.PLAIN) -> None:
-        columns = min(100, shutil.get_terminal_size().columns)
-        indent = " " * (len(text) - len(text.lstrip()))
-        lines = textwrap.wrap(text, columns - 1, subsequent_indent=indent, drop_whitespace=True) or [""]
+        columns = max(20, min(100, shutil.get_terminal_size().columns))
+        indent = " " * (len(text) - len(text.lstrip(" ->")))
+        lines = textwrap.wrap(text, columns - 1, subsequent_indent=indent) or [""]
         self._replace([self._painted(line, tone) for line in lines])
         self._height = 0
+
+    def turn_page(self) -> None:
+        self._recent.clear()
+        self.say("")
 
     def show(self, counts: Mapping[EventStatus, int]) -> None:
         while self._news:
             self._recent.append(self._news.popleft())
         columns, rows = shutil.get_terminal_size()
-        lines = ["", *self._bars(counts, columns), "", *self._notes(columns)]
-        # Lines that left the screen at its top could not be drawn again.
-        self._replace(lines[: max(1, rows - 1)])
+        bars = ["", *self._bars(counts, columns), ""]
+        depth = max(0, min(self._DEPTH, rows - len(bars) - 1))
+        # A line that has left the screen at its top could not be drawn again.
+        self._replace([*bars, *self._notes(columns, depth)][: max(1, rows - 1)])
 
     def close(self) -> None:
         self._replace([])
@@ -143,13 +157,15 @@ class Panel(Display):
             bars.append(f"  {self._painted(f'{status.name:<5}', tone)}  {bar}  {counts[status]:>3}")
         return bars
 
-    def _notes(self, columns: int) -> list[str]:
+    def _notes(self, columns: int, depth: int) -> list[str]:
+        """The last ones, in as many lines as there are to be."""
         lines = []
-        for note in self._recent:
-            room = columns - len(note.clock) - 5
+        for note in list(self._recent)[max(0, len(self._recent) - depth) :]:
+            clock = f"{note.at - self._began_at:7.3f} s"
+            room = max(1, columns - len(clock) - 5)
             text = note.text if len(note.text) <= room else note.text[: room - 1] + self._cut
-            lines.append(f"  {self._painted(note.clock, Tone.FAINT)}  {self._painted(text, note.tone)}")
-        return lines + [""] * (self._DEPTH - len(lines))
+            lines.append(f"  {self._painted(clock, Tone.FAINT)}  {self._painted(text, note.tone)}")
+        return lines + [""] * (depth - len(lines))
 
     def _painted(self, text: str, tone: Tone) -> str:
         if not self._has_colour or tone is Tone.PLAIN or not text:

@@ -15,15 +15,15 @@ class Mailer:
     """Confirms orders. An error that it raises is a failed attempt; the outbox decides when to call again."""
 
     def __init__(self) -> None:
-        #: How often the mail server will still refuse, by order number.
-        self.refusals: Counter[int] = Counter()
+        #: How often the mail server will still time out, by order number.
+        self.timeouts: Counter[int] = Counter()
         self.has_bug = True
 
     def confirm(self, event: EventEnvelope) -> None:
         order = json.loads(event.payload_json)
-        if self.refusals[order["number"]] > 0:
-            self.refusals[order["number"]] -= 1
-            raise ConnectionError("421 mail server busy")
+        if self.timeouts[order["number"]] > 0:
+            self.timeouts[order["number"]] -= 1
+            raise TimeoutError
         if self.has_bug:
             _ = 100 // order["items"]  # postage per item
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 from urllib.parse import quote
 
-from aftercommit import Exponential, Outbox
+from aftercommit import DeadEvent, Exponential, Outbox
 from aftercommit.demo.mailer import CallLog, Mailer
 from aftercommit.demo.pace import Pace
 
@@ -39,6 +39,10 @@ class OrderPlaced:
 
 class PaymentDeclined(Exception):
     """Raised between the event and the commit, so that both are rolled back."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"the payment of order {number} is declined")
+        self.number = number
 
 
 class Shop:
@@ -71,34 +75,34 @@ class Shop:
     ) -> None:
         self.outbox.close()
 
-    def place(self, customer: str, *, items: int = 1, pays: bool = True, refusals: int = 0) -> int:
+    def place(self, customer: str, *, items: int = 1, pays: bool = True, timeouts: int = 0) -> int:
         """Save an order and its event in one transaction; the order's number.
 
-        `refusals` is how often the mail server will refuse to send the confirmation.
+        `timeouts` is how often the mail server will not answer.
         """
         number = next(self._numbers)
-        self.mailer.refusals[number] = refusals
+        self.mailer.timeouts[number] = timeouts
         with self.outbox.transaction() as tx:
             # Before write(), whose own callback starts the delivery: so the clock runs from the commit.
             tx.after_commit(lambda: self._calls.committed(number))
             tx.execute(_INSERT_ORDER, (number, customer, items, os.getpid()))
             self.outbox.write(OrderPlaced(number, customer, items), aggregate_type="Order", aggregate_id=number)
             if not pays:
-                raise PaymentDeclined(f"order {number} was not paid")
+                raise PaymentDeclined(number)
         return number
 
     def _record_call(self, row: tuple[object, ...]) -> None:
         with self.outbox.transaction() as tx:
             tx.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?)", row)
 
-    def inspect_dead(self) -> list[str]:
-        """Copy the dead letters to a table of the shop's own; their errors."""
+    def inspect_dead(self) -> list[DeadEvent]:
+        """The dead letters, copied to a table of the shop's own."""
         dead = self.outbox.dead.query()
         with self.outbox.transaction() as tx:
             for each in dead:
                 values = (each.event_id, each.attempts, each.last_error)
                 tx.execute("INSERT INTO dead_letters VALUES (?, ?, ?, 0)", values)
-        return [each.last_error for each in dead]
+        return dead
 
     def replay_dead(self) -> None:
         """Give every dead letter a new life, and write it down."""

@@ -12,7 +12,7 @@ from typing import Final
 from aftercommit.demo.display import Display, Tone
 from aftercommit.demo.figures import Figures
 
-#: Seconds after which nothing is waited for any more; the last check then says what is missing.
+#: Seconds that the whole demo may take; three times what it needs.
 AT_MOST: Final = 25.0
 
 #: Seconds between two looks at the table.
@@ -24,6 +24,10 @@ _EVENT: Final = re.compile(r"EventEnvelope\(.*?key='([^']*)'\)")
 
 class Stopped(Exception):
     """The audience has left."""
+
+
+class Overdue(Exception):
+    """Something that should happen has not happened in time."""
 
 
 class Stage:
@@ -38,7 +42,7 @@ class Stage:
 
     def act(self, title: str, sentence: str) -> None:
         self._acts += 1
-        self.display.say("")
+        self.display.turn_page()
         self.display.say(f"{self._acts}. {title}", tone=Tone.STRONG)
         self.display.say(f"   {sentence}")
 
@@ -52,9 +56,11 @@ class Stage:
         self.wait(lambda: time.monotonic() >= over)
 
     def wait(self, is_reached: Callable[[], bool]) -> None:
-        """Until it is reached, or the time of the whole demo is over."""
+        """Until it is reached. Raises Stopped or Overdue when that makes no sense any more."""
         self._turn()
-        while not is_reached() and time.monotonic() < self._ends_at:
+        while not is_reached():
+            if time.monotonic() >= self._ends_at:
+                raise Overdue(f"act {self._acts} did not come to its end within the {AT_MOST:.0f} s of the demo")
             time.sleep(TURN)
             self._turn()
 
@@ -84,7 +90,8 @@ class _Notes(logging.Handler):
         self._display = display
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._display.note(short(record.getMessage()), tone=Tone.WARNING)
+        tone = Tone.WARNING if record.levelno < logging.ERROR else Tone.BAD
+        self._display.note(short(record.getMessage()), tone=tone)
 
 
 def short(message: str) -> str:

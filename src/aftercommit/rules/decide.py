@@ -19,14 +19,15 @@ from aftercommit.outcome import (
     RetryAfterError,
 )
 from aftercommit.redact import error_text
-from aftercommit.retry import RetryPolicy, delay_of, should_retry
+from aftercommit.retry import RetryPolicy, delay_of, limit_of, should_retry
+from aftercommit.retry_rules import LONGEST
 
 
 def decide(result: Result, *, attempts: int, policy: RetryPolicy, max_attempts: int) -> Outcome:
     """The outcome of one delivery. `attempts` counts the failures before this one."""
     match result:
         case Ok(RetryAfter(delay)):
-            return Defer(delay)
+            return Defer(min(delay, LONGEST))
         case Ok():
             return DONE
         case Raised(interrupted=True):
@@ -39,11 +40,10 @@ def _after_failure(error: BaseException, attempts: int, policy: RetryPolicy, max
     text = error_text(error)
     if isinstance(error, UnroutableEvent | UndecodableRow):
         return Dead(text, counted=False)
-    limit = getattr(policy, "max_attempts", None) or max_attempts
-    if attempts >= limit:
+    if attempts >= limit_of(policy, max_attempts):
         return Dead(text)
     if isinstance(error, RetryAfterError):
-        return Retry(error.delay, text)
+        return Retry(min(error.delay, LONGEST), text)
     if not should_retry(policy, error):
         return Dead(text)
     return Retry(delay_of(policy, attempts), text)
@@ -51,6 +51,7 @@ def _after_failure(error: BaseException, attempts: int, policy: RetryPolicy, max
 
 def decide_unroutable(*, age: timedelta, grace: timedelta | None, again: timedelta, error: UnroutableEvent) -> Outcome:
     """Dead at once without a grace; else given back uncounted until the event is that old (None: for ever)."""
-    if grace is None or age < grace:
+    # An age below zero: the database's clock went back.
+    if grace is None or max(age, timedelta(0)) < grace:
         return Defer(again)
     return Dead(error_text(error), counted=False)

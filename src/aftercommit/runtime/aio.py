@@ -11,12 +11,13 @@ from contextvars import Context
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar
+from weakref import finalize
 
 from aftercommit.outcome import Raised, Result
 from aftercommit.ports import Colour
 from aftercommit.runtime.clock import boottime
-from aftercommit.runtime.process import forks
 from aftercommit.runtime.colours import awaited, called, called_async, is_async
+from aftercommit.runtime.process import forks
 
 T = TypeVar("T")
 
@@ -102,7 +103,7 @@ class AsyncioTask:
         self._task = task
 
     async def join(self, timeout: float | None) -> bool:
-        if self._task is not asyncio.current_task():
+        if not self._task.done() and self._task is not asyncio.current_task():
             await asyncio.wait({self._task}, timeout=timeout)
         return self._task.done()
 
@@ -165,8 +166,9 @@ class AsyncioRuntime:
 
     def interrupt(self) -> None:
         for task in list(self._running):
-            self._interrupted.add(task)
-            task.cancel()
+            # One that has ended cannot be cancelled any more: how it ended is its own doing.
+            if task.cancel():
+                self._interrupted.add(task)
 
     async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
         task = self._loop.create_task(work)
@@ -199,22 +201,26 @@ class HandlerThreads:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._busy = 0
+        finalize(self, _dismiss, self._jobs, self._threads)
 
     async def call(self, loop: asyncio.AbstractEventLoop, function: Callable[[], Result]) -> Result:
         future: asyncio.Future[Result] = loop.create_future()
 
         def job() -> None:
             result = function()
-            _tell(loop, _resolve, future, result)
+            _tell(loop, self._ended, future, result)
 
         self._busy += 1
         if self._busy > len(self._threads) and len(self._threads) < self._count:
             self._grow()
         self._jobs.put(job)
-        try:
-            return await future
-        finally:
-            self._busy -= 1
+        return await future
+
+    def _ended(self, future: asyncio.Future[Result], result: Result) -> None:
+        """A thread is free again, also when the caller was cancelled long ago."""
+        self._busy -= 1
+        if not future.done():
+            future.set_result(result)
 
     def _grow(self) -> None:
         thread = threading.Thread(
@@ -224,8 +230,7 @@ class HandlerThreads:
         thread.start()
 
     async def close(self) -> None:
-        for _ in self._threads:
-            self._jobs.put(None)
+        _dismiss(self._jobs, self._threads)
         if self._busy == 0:  # all of them are idle and end at once; one that runs a function is left behind
             for thread in self._threads:
                 thread.join(1)
@@ -235,6 +240,12 @@ class HandlerThreads:
 def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
     while (job := jobs.get()) is not None:
         job()
+        del job  # while it waits for the next, a thread keeps nothing of the last alive
+
+
+def _dismiss(jobs: SimpleQueue[Callable[[], None] | None], threads: list[threading.Thread]) -> None:
+    for _ in threads:
+        jobs.put(None)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: object) -> None:
@@ -243,11 +254,6 @@ def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *argum
         loop.call_soon_threadsafe(callback, *arguments)
     except RuntimeError:
         return
-
-
-def _resolve(future: asyncio.Future[Result], result: Result) -> None:
-    if not future.done():
-        future.set_result(result)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -36,7 +36,7 @@ def called(function: Callable[..., object], arguments: tuple[object, ...]) -> Re
 async def awaited(value: Awaitable[Any]) -> Result:
     """Await what a function returned, with the same promise."""
     try:
-        return Ok(await value)
+        return Ok(await _whole(value))
     except BaseException as error:
         return Raised(error)
 
@@ -44,6 +44,13 @@ async def awaited(value: Awaitable[Any]) -> Result:
 async def called_async(function: Callable[..., Any], arguments: tuple[object, ...]) -> Result:
     """Call on a running loop and await what comes back."""
     try:
-        return Ok(await function(*arguments))
+        return Ok(await _whole(function(*arguments)))
     except BaseException as error:
         return Raised(error)
+
+
+async def _whole(value: Any) -> Any:
+    """Await until there is nothing left to await: a forgotten `await` must not pass for a success."""
+    while inspect.isawaitable(value):
+        value = await value
+    return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -10,6 +11,9 @@ from contextvars import Context
 from typing import Any
 
 from aftercommit.outcome import Raised, Result
+from aftercommit.redact import traceback_text
+
+log = logging.getLogger("aftercommit.runtime")
 
 
 class LoopPortal:
@@ -72,14 +76,18 @@ class LoopCall:
         return result
 
     def interrupt(self) -> None:
-        self._interrupted = True
-        self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        # A task that has ended cannot be cancelled any more: how it ended is its own doing.
+        if self._task is not None and self._task.cancel():
+            self._interrupted = True
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
-        loop.run_forever()
+        _run_until_stopped(loop)
         pending = asyncio.all_tasks(loop)
         for task in pending:
             task.cancel()
@@ -87,3 +95,14 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()
+
+
+def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
+    while True:
+        try:
+            loop.run_forever()
+        except BaseException as error:
+            # SystemExit or KeyboardInterrupt in a task that a handler started; asyncio lets them out of the loop.
+            log.error("a task on the loop of async handlers tried to end it: %s", traceback_text(error))
+        else:
+            return

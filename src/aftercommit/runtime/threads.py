@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aftercommit.outcome import Raised, Result
 from aftercommit.ports import Colour
 from aftercommit.runtime.clock import boottime
-from aftercommit.runtime.process import forks
 from aftercommit.runtime.colours import awaited, called, called_async, is_async
+from aftercommit.runtime.process import forks
 
 if TYPE_CHECKING:
     from aftercommit.runtime.portal import LoopPortal

@@ -12,6 +12,9 @@ class Ambient(Protocol):
     @property
     def outbox(self) -> object: ...
 
+    @property
+    def is_over(self) -> bool: ...
+
     def is_here(self) -> bool:
         """Open, and opened by the thread or task that asks. A task inherits its parent's context, not its right."""
         ...
@@ -23,7 +26,8 @@ _open: Final[ContextVar[tuple[Ambient, ...]]] = ContextVar("aftercommit_transact
 
 
 def enter(transaction: Ambient) -> None:
-    _open.set((*_open.get(), transaction))
+    # One that was ended in another context is still in this one.
+    _open.set((*(entry for entry in _open.get() if not entry.is_over), transaction))
 
 
 def leave(transaction: Ambient) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 from aftercommit.claims import RowKey
+from aftercommit.transactions.pending import PendingWrite
 
 Callback = Callable[[], None]
 Lost = Callable[[Collection[RowKey]], None]
@@ -18,6 +20,7 @@ class Level:
         self.on_commit: list[Callback] = []
         self.on_rollback: list[Callback] = []
         self.written: list[tuple[Sequence[RowKey], Lost]] = []
+        self.pending: list[PendingWrite[Any]] = []
 
     def absorb(self, inner: Level) -> None:
         """A released savepoint is part of what is around it."""
@@ -26,16 +29,22 @@ class Level:
         self.written += inner.written
 
 
-def run_all(callbacks: Iterable[Callback]) -> None:
-    """Run every callback; the first error is raised at the end, with a note of the others."""
-    first: Exception | None = None
+def run_all(callbacks: Iterable[Callback], *, beside: BaseException | None = None) -> None:
+    """Run every callback; the first error is raised at the end, with notes of the others.
+
+    Beside an error that is on its way to the caller they are all notes of that one. What stops a program stops it.
+    """
+    errors: list[BaseException] = []
     for callback in callbacks:
         try:
             callback()
-        except Exception as error:
-            if first is None:
-                first = error
-            else:
-                first.add_note(f"another callback failed too: {error!r}")
-    if first is not None:
-        raise first
+        except BaseException as error:
+            errors.append(error)
+    if not errors:
+        return
+    loudest = next((each for each in errors if not isinstance(each, Exception)), beside or errors[0])
+    for each in errors:
+        if each is not loudest:
+            loudest.add_note(f"another callback failed too: {each!r}")
+    if loudest is not beside:
+        raise loudest

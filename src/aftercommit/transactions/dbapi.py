@@ -22,8 +22,11 @@ class DbapiTransaction:
 
     def is_transaction_active(self) -> bool:
         """Begun, or in a mode in which the driver begins one before the INSERT."""
-        if self._connection.in_transaction:
-            return True
+        try:
+            if self._connection.in_transaction:
+                return True
+        except sqlite3.ProgrammingError:  # it is closed
+            return False
         # Since Python 3.12: True, False, or LEGACY (-1) for the rule of isolation_level.
         autocommit = getattr(self._connection, "autocommit", -1)
         return not autocommit if autocommit != -1 else self._connection.isolation_level is not None

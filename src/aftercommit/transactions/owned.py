@@ -20,16 +20,24 @@ log = logging.getLogger("aftercommit.transactions")
 
 
 class Root:
-    """One transaction in the database and the levels that are open in it."""
+    """One transaction in the database and the blocks that are open in it, innermost last."""
 
-    def __init__(self, opened: OpenTransaction, identity: object) -> None:
+    def __init__(self, opened: OpenTransaction, runtime: Runtime) -> None:
         self.opened = opened
-        self.identity = identity
-        self.levels: list[Level] = []
+        self.blocks: list[OwnedTransaction] = []
         self.savepoints = 0
-        self.pending: list[PendingWrite[Any]] = []
         #: The raw connection was handed out, so rows may have been undone unseen.
         self.is_exposed = False
+        self._runtime = runtime
+        self._identity = runtime.identity()
+
+    def is_here(self) -> bool:
+        return self._runtime.is_here() and self._runtime.identity() == self._identity
+
+    @property
+    def innermost(self) -> Level:
+        """Where a row physically belongs now, whichever of the nested objects was used to write it."""
+        return self.blocks[-1].level
 
 
 class OwnedTransaction:
@@ -47,12 +55,12 @@ class OwnedTransaction:
         commits_on_exit: bool = True,
     ) -> None:
         self.outbox = outbox
+        self.level = Level()
         self._executor = executor
         self._store = store
         self._runtime = runtime
         self._commits_on_exit = commits_on_exit
         self._root: Root | None = None
-        self._level: Level | None = None
         self._ended: str | None = None
 
     # ------------------------------------------------------------ TxContext
@@ -61,8 +69,12 @@ class OwnedTransaction:
     def tx(self) -> OpenTransaction:
         return self._live().opened
 
+    @property
+    def is_over(self) -> bool:
+        return self._ended is not None
+
     def is_here(self) -> bool:
-        return self._root is not None and self._ended is None and self._root.identity == self._runtime().identity()
+        return self._root is not None and self._ended is None and self._root.is_here()
 
     def is_transaction_active(self) -> bool:
         return self.is_here() and self._live().opened.is_open
@@ -79,118 +91,107 @@ class OwnedTransaction:
 
     def after_commit(self, callback: Callback) -> None:
         """Call it once the whole transaction is committed, and only then."""
-        self._innermost().on_commit.append(_callable(callback))
+        self._live().innermost.on_commit.append(_callable(callback))
 
     def after_rollback(self, callback: Callback) -> None:
         """Call it once this part is rolled back, or when the outcome of the commit is unknown."""
-        self._innermost().on_rollback.append(_callable(callback))
+        self._live().innermost.on_rollback.append(_callable(callback))
 
     def wrote(self, keys: Sequence[RowKey], lost: Lost) -> None:
-        self._innermost().written.append((keys, lost))
+        self._live().innermost.written.append((keys, lost))
 
     def track(self, pending: PendingWrite[Any]) -> None:
-        self._live().pending.append(pending)
+        self._live().innermost.pending.append(pending)
 
     # ------------------------------------------------------------ steering, colourless
 
     async def _begin(self) -> None:
-        if self._root is not None or self._ended is not None:
+        if self._root is not None:
             raise TransactionEnded("this transaction was begun before", fix="call outbox.transaction() for each block")
         outer = ambient.innermost(self.outbox, OwnedTransaction)
         if outer is None:
             await self._store.open()
-            self._root = Root(await self._executor.begin(), self._runtime().identity())
-            self._level = Level()
+            root = Root(await self._executor.begin(), self._runtime())
         else:
-            self._root = outer._live()
-            self._root.savepoints += 1
-            self._level = Level(f"aftercommit_{self._root.savepoints}")
-            await self._root.opened.savepoint(self._level.name)
-        self._root.levels.append(self._level)
+            root = outer._intact()
+            root.savepoints += 1
+            self.level.name = f"aftercommit_{root.savepoints}"
+            await root.opened.savepoint(self.level.name)
+        root.blocks.append(self)
+        self._root = root
 
     async def _query(self, sql: str, parameters: Any = ()) -> QueryResult:
-        return await self._live().opened.query(sql, parameters)
+        return await self._intact().opened.query(sql, parameters)
 
     async def _commit(self) -> None:
         """Commit, or release the savepoint. Again is fine."""
         if self._ended == "committed":
             return
-        root, level = self._live(), self._own_level()
-        self._refuse_unawaited(root)
-        if len(root.levels) > 1:
-            await root.opened.release(level.name)
-            root.levels.pop()
-            root.levels[-1].absorb(level)
-            self._end("committed")
-            return
-        await self._settle_root(root, level)
-
-    async def _settle_root(self, root: Root, level: Level) -> None:
+        root = self._live()
+        self._refuse_open_blocks(root)
         try:
-            await self._check_survival(root, level)
-            await root.opened.commit()
-        except BaseException:
-            await self._undo(root, level)
+            self._refuse_unawaited()
+            self._intact()
+            await (self._commit_root(root) if len(root.blocks) == 1 else root.opened.release(self.level.name))
+        except BaseException as error:
+            await self._undo(root, error)
             raise
         self._end("committed")
+        if root.blocks:
+            root.innermost.absorb(self.level)
+            return
         try:
             await root.opened.end()
         finally:
-            run_all(level.on_commit)
+            run_all(self.level.on_commit)
 
-    async def _check_survival(self, root: Root, level: Level) -> None:
+    async def _commit_root(self, root: Root) -> None:
         """What was undone behind our back must not be delivered from memory."""
-        if not root.opened.is_open:
-            raise TransactionEnded(
-                "the transaction was ended on the connection itself, before the block did it",
-                fix="use tx.commit() and tx.rollback(), and no statement that rolls back by itself",
-            )
-        if root.is_exposed and level.written:
-            keys = [key for written, _ in level.written for key in written]
+        if root.is_exposed and self.level.written:
+            keys = [key for written, _ in self.level.written for key in written]
             surviving = await self._store.surviving(root.opened, keys)
-            for written, lost in level.written:
+            for written, lost in self.level.written:
                 if gone := [key for key in written if key not in surviving]:
                     lost(gone)
+        await root.opened.commit()
 
     async def _rollback(self) -> None:
         """Roll back, or back to the savepoint. Again is fine."""
-        if self._ended == "rolled back":
-            return
-        root, level = self._live(), self._own_level()
-        for pending in root.pending:
-            pending.forgive()
-        if len(root.levels) == 1:
-            await self._undo(root, level)
-            return
-        root.levels.pop()
-        self._end("rolled back")
-        try:
-            if root.opened.is_open:
-                await root.opened.rollback_to(level.name)
-        finally:
-            run_all(level.on_rollback)
+        if self._ended != "rolled back":
+            await self._undo(self._live())
 
-    async def _undo(self, root: Root, level: Level) -> None:
-        """Give everything back. An error of the rollback itself is logged: the caller's own error matters more."""
-        self._end("rolled back")
+    async def _undo(self, root: Root, cause: BaseException | None = None) -> None:
+        """Give back this block and whatever is still open in it. The error that led here goes before all others."""
+        undone = root.blocks[root.blocks.index(self) :]
+        for block in undone:
+            block._end("rolled back")
         try:
-            await root.opened.end()
+            await self._undo_rows(root)
         except Exception as error:
+            if root.blocks and cause is None:
+                raise
             log.warning("the rollback failed; the connection is given up: %s", error_text(error))
         finally:
-            run_all(level.on_rollback)
+            run_all((callback for block in undone for callback in block.level.on_rollback), beside=cause)
+
+    async def _undo_rows(self, root: Root) -> None:
+        if not root.blocks:
+            await root.opened.end()
+        elif root.opened.is_open:
+            await root.opened.rollback_to(self.level.name)
 
     async def _leave(self, error: BaseException | None) -> None:
-        if self._ended is not None or self._root is None:
+        if self._root is None or self._ended is not None:
             return
-        if error is None and self._commits_on_exit:
-            try:
-                await self._commit()
-            except NotAwaited:
-                await self._rollback()
-                raise
-        else:
-            await self._rollback()
+        if error is not None or not self._commits_on_exit:
+            await self._undo(self._root, error)
+            return
+        try:
+            await self._commit()
+        except TransactionEnded as refusal:
+            if self._ended is None:
+                await self._undo(self._root, refusal)
+            raise
 
     # ------------------------------------------------------------ looking
 
@@ -200,24 +201,26 @@ class OwnedTransaction:
             raise NotInTransaction(f"the transaction {state}", fix="with outbox.transaction() as tx: …")
         return self._root
 
-    def _own_level(self) -> Level:
+    def _intact(self) -> Root:
+        """Live, and the database still has it: a statement after its end would be saved at once, by itself."""
         root = self._live()
-        if root.levels[-1] is not self._level:
+        if not root.opened.is_open:
+            raise TransactionEnded(
+                "the transaction was ended on the connection itself, before the block did it",
+                fix="use tx.commit() and tx.rollback(), and no statement that rolls back by itself",
+            )
+        return root
+
+    def _refuse_open_blocks(self, root: Root) -> None:
+        if root.blocks[-1] is not self:
             raise TransactionEnded(
                 "a nested transaction is still open inside this one", fix="end the inner block first"
             )
-        return self._level
 
-    def _innermost(self) -> Level:
-        """Where a row physically belongs now, whichever of the nested objects was used to write it."""
-        return self._live().levels[-1]
-
-    def _refuse_unawaited(self, root: Root) -> None:
-        forgotten = [pending for pending in root.pending if not pending.is_awaited]
+    def _refuse_unawaited(self) -> None:
+        forgotten = [pending for pending in self.level.pending if not pending.is_awaited]
         if forgotten:
             names = ", ".join(pending.what for pending in forgotten)
-            for pending in forgotten:
-                pending.forgive()
             raise NotAwaited(
                 f"write() of {names} was never awaited, so nothing of it is saved; the transaction is rolled back",
                 fix="await outbox.write(…)",
@@ -225,6 +228,11 @@ class OwnedTransaction:
 
     def _end(self, how: str) -> None:
         self._ended = how
+        if self._root is not None:
+            self._root.blocks.remove(self)
+        for pending in self.level.pending:
+            pending.forgive()  # awaited, reported, or undone with its transaction
+        self.level.pending.clear()
         ambient.leave(self)
 
 

@@ -1,0 +1,195 @@
+"""What both colours of the outbox share. The façade alone knows stores, transactions, runtimes and the core together."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import timedelta
+from typing import Any, ClassVar, Final, Self, TypeVar
+from weakref import WeakSet
+
+from aftercommit.config import OutboxConfig, Wiring, configure
+from aftercommit.core.compose import Composer
+from aftercommit.core.engine import Engine, Health
+from aftercommit.core.handlers import DefaultListenerRegistry
+from aftercommit.core.upkeep import DeadEvents
+from aftercommit.durations import Duration, duration
+from aftercommit.errors import ColourMismatch, InvalidOption, NotInTransaction, UnsupportedTransaction
+from aftercommit.ports import Colour, Runtime, TxContext
+from aftercommit.stores.detect import open_store
+from aftercommit.transactions import ambient
+from aftercommit.transactions.dbapi import DbapiTransaction
+from aftercommit.transactions.owned import OwnedTransaction
+
+T = TypeVar("T")
+
+
+class OutboxBase(ABC):
+    """What both colours share: configuration, registration, and everything that needs no waiting."""
+
+    _colour: ClassVar[Colour]
+
+    def __init__(self, target: Any, *, config: OutboxConfig | None = None, **options: Any) -> None:
+        self._set_up(target, configure(Wiring.CUSTOM, options, config))
+
+    @classmethod
+    def single_node(cls, target: Any, **options: Any) -> Self:
+        """One process: hot path and poller."""
+        return cls._wired(Wiring.SINGLE_NODE, target, options)
+
+    @classmethod
+    def multi_node(cls, target: Any, **options: Any) -> Self:
+        """Several processes on one database; what one cannot route is left to the others for ten minutes."""
+        return cls._wired(Wiring.MULTI_NODE, target, options)
+
+    @classmethod
+    def writer_only(cls, target: Any, **options: Any) -> Self:
+        """Only writes, for programs whose events another one delivers. purge_retention then goes by age alone."""
+        return cls._wired(Wiring.WRITER_ONLY, target, options)
+
+    @classmethod
+    def _wired(cls, wiring: Wiring, target: Any, options: Mapping[str, Any]) -> Self:
+        self = cls.__new__(cls)
+        self._set_up(target, configure(wiring, options))
+        return self
+
+    def _set_up(self, target: Any, config: OutboxConfig) -> None:
+        self.config = config
+        store_options: dict[str, Any] = {
+            "table": config.table,
+            "schema": config.schema,
+            "delete_completed": config.delete_completed,
+        }
+        if config.create_schema is not None:
+            store_options["create_schema"] = config.create_schema
+        self._store = open_store(target, self._colour, **store_options)
+        if self._store.colour is not self._colour:
+            raise ColourMismatch(
+                f"{type(self).__name__} is {self._colour.value}, {self._store!r} is {self._store.colour.value}",
+                fix="use Outbox with blocking drivers and AsyncOutbox with async ones",
+            )
+        self._registry: Any = config.listener_registry or DefaultListenerRegistry()
+        self._composer = Composer()
+        self._engine: Engine | None = None
+        self._resumes = False
+        _living.add(self)
+
+    # ------------------------------------------------------------ registering
+
+    def register(self, *route_and_listener: Any) -> Self:
+        """`register(event_type, listener)` or `register(aggregate_type, event_type, listener)`.
+
+        The listener gets the EventEnvelope and may be sync or async. One route has one listener.
+        """
+        if not self.config.delivers:
+            raise InvalidOption("a writer-only outbox delivers nothing, so it has no listeners", fix="use Outbox(…)")
+        if not hasattr(self._registry, "register"):
+            raise InvalidOption(
+                f"the listener_registry {self._registry!r} has no register()", fix="register with it directly"
+            )
+        self._registry.register(*route_and_listener)
+        if self._engine is not None:
+            self._engine.poller.wake()
+        return self
+
+    # ------------------------------------------------------------ looking
+
+    def health(self) -> Health:
+        """Whether the loops of this process make progress. Asks no database."""
+        return self._engine.health() if self._engine is not None else Health(False, ("the outbox is not started",))
+
+    @property
+    def is_started(self) -> bool:
+        return self._engine is not None and self._engine.is_started
+
+    # ------------------------------------------------------------ inside
+
+    @abstractmethod
+    def _runtime(self) -> Runtime: ...
+
+    def _current(self) -> Engine:
+        """The engine of this start, of this process; made when first needed."""
+        if self._engine is None:
+            self._engine = self._new_engine()
+        return self._engine
+
+    def _new_engine(self) -> Engine:
+        return Engine(self._runtime(), self._store, self._store.records, self._registry, self.config)
+
+    def _context(self, tx: Any) -> TxContext:
+        """The transaction that a write belongs to."""
+        if tx is None:
+            transaction = ambient.innermost(self, OwnedTransaction)
+            if transaction is None:
+                raise NotInTransaction(
+                    "write() was called outside a transaction, so the event could be saved without your change",
+                    fix="with outbox.transaction() as tx: …; outbox.write(event)",
+                )
+            return transaction
+        if isinstance(tx, OwnedTransaction):
+            return self._own(tx)
+        adopted = self._store.executor.adopt(tx)
+        if adopted is None:
+            raise UnsupportedTransaction(
+                f"tx is a {type(tx).__module__}.{type(tx).__qualname__}",
+                fix="pass what outbox.transaction() gave, or a connection of the outbox's own database and driver",
+            )
+        return DbapiTransaction(tx, adopted)
+
+    def _own(self, tx: OwnedTransaction) -> OwnedTransaction:
+        if tx.outbox is not self:
+            raise UnsupportedTransaction(
+                f"tx was opened by another outbox ({tx.outbox!r})",
+                fix="use that outbox's write(), or this one's transaction()",
+            )
+        if not tx.is_here():
+            raise NotInTransaction(
+                "the transaction has ended, or was opened by another thread or task",
+                fix="write inside the block, in the thread or task that opened it",
+            )
+        return tx
+
+    def _needs_delivery(self, method: str) -> None:
+        if not self.config.delivers:
+            raise InvalidOption(
+                f"{method}() makes no sense on a writer-only outbox, which delivers nothing", fix="use Outbox(…)"
+            )
+
+    def _dead(self) -> DeadEvents:
+        return DeadEvents(self._store.records, on_replay=lambda: self._engine.poller.wake() if self._engine else None)
+
+    async def _opened(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do something in the table, once it is there."""
+        await self._store.open()
+        return await work()
+
+    def _purge(self, older_than: Duration | None, dead: bool | None) -> Callable[[], Coroutine[Any, Any, int]]:
+        age: timedelta | None = self.config.purge_retention
+        if older_than is not None:
+            age = duration(older_than, name="older_than")
+        if age is None:
+            raise InvalidOption("purge() does not know how old is old", fix='purge("7d"), or set purge_retention')
+        is_dead_too = self.config.purge_dead if dead is None else dead
+        return lambda: self._current().purge.purge(age, dead=is_dead_too)
+
+    def _after_fork(self) -> None:
+        """Nothing of the parent's may be used in a child: its threads are not here, its connections are its own."""
+        self._resumes = self.is_started and self._colour is Colour.BLOCKING
+        self._engine = None
+        self._store.abandon()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._store!r})"
+
+
+_living: Final[WeakSet[OutboxBase]] = WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for outbox in list(_living):
+        outbox._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
