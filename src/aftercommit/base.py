@@ -1,4 +1,4 @@
-"""What both colours of the outbox share. The façade alone knows stores, transactions, runtimes and the core together."""
+"""What both colours of the outbox share. The façade alone knows stores, transactions, runtimes and core together."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class Engine:
             self.held,
             self.meter,
             options,
-            self._has_listeners,
+            has_listeners=self._has_listeners,
         )
         self.keeper = Keeper(runtime, store, self.held, lock_timeout=options.lock_timeout)
         self.purge = Purge(

@@ -100,5 +100,5 @@ def short(message: str) -> str:
     >>> short("attempt 1 of EventEnvelope('A', event_id='1', key='Order/7') failed: Traceback (…):\\n  …\\nOSError: no")
     'attempt 1 of Order/7 failed: OSError: no'
     """
-    first, *others = _EVENT.sub(r"\1", message).splitlines()
+    first, *others = _EVENT.sub(r"\1", message).splitlines() or [""]
     return f"{first.partition(' Traceback (')[0]} {others[-1].strip()}" if others else first

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import os
 
-_forks = 0
+_forks: list[None] = []
 
 
 def forks() -> int:
     """How many forks lie between the start of the program and this process; cheaper than asking for the pid."""
-    return _forks
-
-
-def _count() -> None:
-    global _forks
-    _forks += 1
+    return len(_forks)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_count)
+    os.register_at_fork(after_in_child=lambda: _forks.append(None))
