@@ -61,7 +61,7 @@ class ByHand:
             return await self._deliver_here()
         if self._options.poller_enabled:
             return await self._poller.next_cycle(None) or 0
-        return await self._poller.cycle()
+        return await self._poller.cycle() or 0
 
     async def drain(self, timeout: float | None, *, is_started: bool) -> DrainResult:
         """Deliver until nothing is due."""
@@ -128,7 +128,7 @@ class ByHand:
                 return False
             await self._settler.flush()
             claimed = await (self._poller.next_cycle(rest) if self._options.poller_enabled else self._poller.cycle())
-            if claimed is None and (until is None or self._runtime.clock() >= until):
+            if self._poller.failures_in_a_row or (until is not None and self._runtime.clock() >= until):
                 return False
             if claimed == 0 and not self._poller.has_floor and channel.is_quiet and not self._settler.unsettled:
                 return True

@@ -125,7 +125,7 @@ class OutboxPoller(Service):
         return lambda: self.is_stopping or self._is_woken or self._next_look != planned
 
     async def next_cycle(self, timeout: float | None) -> int | None:
-        """Wait for a cycle that began after this call; what it claimed. None when it failed or did not come in time."""
+        """Wait for a cycle that began after this call; what it claimed. None when it failed, had no room, or did not come in time."""
         with self.monitor:
             wanted = self._cycles_begun + 1
             self._is_woken = True
@@ -136,13 +136,13 @@ class OutboxPoller(Service):
 
     # ------------------------------------------------------------ looking
 
-    async def cycle(self) -> int:
-        """Claim once and hand over; how many rows were claimed."""
+    async def cycle(self) -> int | None:
+        """Claim once and hand over; how many rows were claimed. None when there was no room to look."""
         if self._handler is None or not self._is_needed():
             return 0
         limit = min(self._options.batch_size, self._handler.room())
         if limit <= 0:
-            return 0
+            return None
         is_partial = self.has_floor
         claim = await self.claim(limit)
         self._hand_over(claim, self._handler)

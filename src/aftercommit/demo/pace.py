@@ -22,4 +22,4 @@ class Pace:
 
 
 NORMAL: Final = Pace(breath=0.5, order=0.05, first_retry="200ms", lease="2s", poll_interval="250ms")
-FAST: Final = Pace(breath=0.0, order=0.0, first_retry="20ms", lease="600ms", poll_interval="50ms")
+FAST: Final = Pace(breath=0.0, order=0.0, first_retry="20ms", lease="800ms", poll_interval="50ms")

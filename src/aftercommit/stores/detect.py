@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
 from aftercommit.errors import UnknownStore
 from aftercommit.ports import Colour
-from aftercommit.redact import redact
 from aftercommit.stores.sqlite.target import sqlite_from_factory, sqlite_from_url
 
 #: Makes a store of the wanted colour from a URL and the store's options.
 OpenStore = Callable[..., Any]
+
+#: What may be repeated to the user. Other texts may be connection strings with a password in them.
+_FILE: Final = re.compile(r"[\w./\\-]+")
 
 _by_scheme: Final[dict[str, OpenStore]] = {"sqlite": sqlite_from_url}
 
@@ -38,8 +41,10 @@ def open_store(target: Any, colour: Colour, **options: Any) -> Any:
 def _from_url(url: str, colour: Colour, options: dict[str, Any]) -> Any:
     scheme = "sqlite" if url == ":memory:" else url.partition(":")[0].lower()
     if "://" not in url and url != ":memory:":
-        raise UnknownStore(f"{redact(url)!r} is not a URL", fix=f'for a SQLite file use "sqlite:///{url}"')
+        path = url if _FILE.fullmatch(url) else "path/to/file.db"
+        raise UnknownStore("the target is a text, but not a URL", fix=f'for a SQLite file use "sqlite:///{path}"')
     if scheme not in _by_scheme:
         known = ", ".join(f"{name}://" for name in sorted(_by_scheme))
-        raise UnknownStore(f"no store is known for {redact(url)!r}", fix=f"use one of {known}")
+        # Of the URL only the scheme is shown: the rest may hold a password in ways that nobody foresees.
+        raise UnknownStore(f"no store is known for {scheme}:// URLs", fix=f"use one of {known}")
     return _by_scheme[scheme](url, colour, **options)

@@ -31,6 +31,11 @@ class TableNames:
 
     def __post_init__(self) -> None:
         checked_name(self.table, "table")
+        if self.table.lower() == "outbox":
+            raise InvalidOption(
+                f"table is {self.table!r}, whose side tables would be those of outbox_event",
+                fix="use outbox_event, or a name of your own such as shop_outbox",
+            )
 
     def side(self, noun: str) -> str:
         stem = "outbox" if self.table == "outbox_event" else self.table

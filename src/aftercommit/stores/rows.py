@@ -81,6 +81,7 @@ def claimed_of(row: Sequence[Any], request: ClaimRequest, now: int) -> Claimed |
     ) = row  # fmt: skip
     lease = Lease(RowKey(event_id, handler_id), request.owner, epoch + 1, request.deadline)
     try:
+        _refuse_bytes(event_type, aggregate_type, aggregate_id, tenant_id, event_key)
         event = EventEnvelope.restore(
             event_id=event_id,
             event_type=event_type,
@@ -93,18 +94,25 @@ def claimed_of(row: Sequence[Any], request: ClaimRequest, now: int) -> Claimed |
             headers=decode_headers(headers),
             available_at=None if scheduled_at is None else instant(scheduled_at),
         )
+        return Claimed(
+            event=event,
+            lease=lease,
+            position=position,
+            created_at=instant(created_at),
+            attempts=attempts,
+            abandoned=abandoned,
+            is_suspect=bool(is_takeover) or abandoned > 0,
+            age=timedelta(microseconds=now - created_at),
+        )
     except (UndecodableRow, TypeError, OverflowError) as error:
         return Undecodable(lease, error)
-    return Claimed(
-        event=event,
-        lease=lease,
-        position=position,
-        created_at=instant(created_at),
-        attempts=attempts,
-        abandoned=abandoned,
-        is_suspect=bool(is_takeover) or abandoned > 0,
-        age=timedelta(microseconds=now - created_at),
-    )
+
+
+def _refuse_bytes(*names: object) -> None:
+    """Where a driver cannot read a text it gives the bytes."""
+    for name in names:
+        if isinstance(name, bytes):
+            raise UndecodableRow(f"a name of the event is no text: {name!r}", fix="mend the row, then replay it")
 
 
 def _payload(text: object, binary: object) -> str | bytes:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from aftercommit.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
+from aftercommit.errors import InvalidOption
 from aftercommit.outcome import Dead, Defer, Done, Release, Retry
 from aftercommit.ports import Executor, Tx
 from aftercommit.stores.identifiers import TableNames
@@ -14,9 +15,6 @@ from aftercommit.stores.records import SqlRecords
 from aftercommit.stores.rows import HeldRow, as_group, claimed_of, held_row, insert_values, to_micros
 from aftercommit.stores.schema import Schema
 from aftercommit.stores.statements import Dialect, Statement, Statements
-
-#: Rows of one INSERT batch.
-_CHUNK: Final = 500
 
 #: Before every row.
 _NO_FLOOR: Final = (-(2**62), -1)
@@ -54,14 +52,16 @@ class SqlStore:
             if len(events) == 1:
                 await tx.execute(statement.sql, statement.bind(**insert_values(events[0])))
                 return
-            for start in range(0, len(events), _CHUNK):
-                chunk = events[start : start + _CHUNK]
-                await tx.execute_many(statement.sql, [statement.bind(**insert_values(event)) for event in chunk])
+            if events:  # in one call, which writes all or none
+                await tx.execute_many(statement.sql, [statement.bind(**insert_values(event)) for event in events])
         except Exception as error:
             self._schema.explain(error)
             raise
 
     async def claim(self, request: ClaimRequest) -> Claim:
+        if not request.owner:
+            raise InvalidOption("a claim has no owner, so it would lease rows to nobody", fix="pass the owner's id")
+
         async def work(tx: Tx) -> tuple[int, list[Any], float | None]:
             now = (await tx.fetch(self._sql["now"].sql))[0][0]
             rows = await self._select(tx, request, now)

@@ -62,6 +62,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_gates)
 
 
+def busy() -> StoreBusy:
+    return StoreBusy(
+        f"another process held the SQLite database for {BUSY_TIMEOUT:.0f} s",
+        fix="keep transactions short; for many writing processes use a database server",
+    )
+
+
 class SqliteConnection:
     """A connection that the store opened. It may move between threads, one at a time."""
 
@@ -78,10 +85,7 @@ class SqliteConnection:
         except BaseException as error:
             self._leave_gate()
             if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
-                raise StoreBusy(
-                    f"another process held the SQLite database for {BUSY_TIMEOUT:.0f} s",
-                    fix="keep transactions short; for many writing processes use a database server",
-                ) from error
+                raise busy() from error
             raise
 
     def commit(self) -> None:
@@ -104,10 +108,10 @@ class SqliteConnection:
         return self.raw.execute(sql, parameters).rowcount
 
     def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
-        return self.raw.executemany(sql, parameters).rowcount
+        return execute_all_or_none(self.raw, sql, parameters)
 
     def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
-        return _plain_rows(self.raw, sql, parameters)
+        return plain_rows(self.raw, sql, parameters)
 
     def query(self, sql: str, parameters: Any = ()) -> QueryResult:
         refuse_transaction_control(sql)
@@ -121,10 +125,48 @@ class SqliteConnection:
             self.raw.close()
 
 
-def _plain_rows(raw: sqlite3.Connection, sql: str, parameters: Sequence[object]) -> list[Any]:
+def plain_rows(raw: sqlite3.Connection, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+    """Tuples of str, bytes and numbers: the user's factories are for the user's rows."""
     cursor = raw.cursor()
-    cursor.row_factory = None  # the user's factory is for the user's rows
-    return cursor.execute(sql, parameters).fetchall()
+    cursor.row_factory = None
+    factory, raw.text_factory = raw.text_factory, str
+    try:
+        return cursor.execute(sql, parameters).fetchall()
+    except sqlite3.OperationalError as error:
+        if "Could not decode" not in str(error):
+            raise
+        raw.text_factory = _text_or_bytes  # asked only now, because it is called for every cell
+        return cursor.execute(sql, parameters).fetchall()
+    finally:
+        raw.text_factory = factory
+
+
+def _text_or_bytes(cell: bytes) -> str | bytes:
+    """One damaged cell must not keep all the other rows from being read."""
+    try:
+        return cell.decode()
+    except UnicodeDecodeError:
+        return cell
+
+
+def execute_all_or_none(raw: sqlite3.Connection, sql: str, parameters: Sequence[Sequence[object]]) -> int:
+    """A row that is refused takes those before it with it; what else the transaction has done stands."""
+    if not raw.in_transaction:
+        try:
+            return raw.executemany(sql, parameters).rowcount
+        except BaseException:
+            raw.rollback()  # the driver began by itself, so there is nothing else in it
+            raise
+    raw.execute("SAVEPOINT aftercommit_many")
+    try:
+        count = raw.executemany(sql, parameters).rowcount
+    except BaseException:
+        if raw.in_transaction:  # a full disk has ended it already
+            raw.execute("ROLLBACK TO aftercommit_many")
+            raw.execute("RELEASE aftercommit_many")
+        raise
+    raw.execute("RELEASE aftercommit_many")
+    return count
 
 
 def refuse_transaction_control(sql: str) -> None:
@@ -154,10 +196,10 @@ class BlockingTx:
         return self.raw.execute(sql, parameters).rowcount
 
     async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
-        return self.raw.executemany(sql, parameters).rowcount
+        return execute_all_or_none(self.raw, sql, parameters)
 
     async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
-        return _plain_rows(self.raw, sql, parameters)
+        return plain_rows(self.raw, sql, parameters)
 
 
 Connect = Callable[[], sqlite3.Connection]

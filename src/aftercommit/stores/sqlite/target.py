@@ -8,6 +8,7 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -15,8 +16,9 @@ from weakref import finalize
 
 from aftercommit.errors import InvalidOption, SchemaMismatch, UnknownStore
 from aftercommit.ports import Colour, Executor
+from aftercommit.redact import redact
 from aftercommit.stores.sql import SqlStore
-from aftercommit.stores.sqlite.connection import BUSY_TIMEOUT
+from aftercommit.stores.sqlite.connection import BUSY_TIMEOUT, busy, plain_rows
 from aftercommit.stores.sqlite.executor import SqliteExecutor
 from aftercommit.stores.statements import Dialect
 
@@ -77,15 +79,20 @@ def sqlite_from_url(url: str, colour: Colour, **options: Any) -> SqliteStore:
 
 def sqlite_from_factory(connect: Callable[[], Any], colour: Colour, **options: Any) -> SqliteStore:
     """A store over connections that the caller's own function opens, with the settings that it gives them."""
+    if isinstance(connect, sqlite3.Connection):
+        raise UnknownStore(
+            "the target is an open connection, and the outbox needs several",
+            fix="pass a function that opens one: lambda: sqlite3.connect(path, check_same_thread=False)",
+        )
     first = connect()
     if not isinstance(first, sqlite3.Connection):
         raise UnknownStore(
             f"the connection factory returned a {type(first).__module__}.{type(first).__qualname__}",
             fix="return sqlite3.connect(path, check_same_thread=False)",
         )
-    _check_threads(first)
-    path = first.execute("PRAGMA database_list").fetchone()[2]
-    first.close()
+    with closing(first):
+        _check_threads(first)
+        path = plain_rows(first, "PRAGMA database_list")[0][2]
     if not path:
         raise UnknownStore(
             "the connection factory opens a database in memory, which each connection has for itself",
@@ -96,34 +103,50 @@ def sqlite_from_factory(connect: Callable[[], Any], colour: Colour, **options: A
 
 def _path_of(url: str) -> str | None:
     """The file of a URL; None for a private one. SQLAlchemy's slash rule."""
-    if url in (":memory:", "sqlite://", "sqlite:///:memory:"):
+    if url.lower() in (":memory:", "sqlite://", "sqlite:///", "sqlite:///:memory:"):
         return None
     if not url.lower().startswith("sqlite:///"):
-        raise UnknownStore(f"{url!r} is not a SQLite URL", fix="sqlite:///relative.db or sqlite:////absolute/path.db")
+        raise UnknownStore(
+            f"{redact(url)!r} is not a SQLite URL", fix="sqlite:///relative.db or sqlite:////absolute/path.db"
+        )
     path = unquote(url[len("sqlite:///") :])
     if "?" in path:
         raise UnknownStore(
-            f"{url!r} has query parameters, which SQLite URLs do not take here", fix="pass a connection factory instead"
+            f"{redact(url)!r} has query parameters, which SQLite URLs do not take here",
+            fix="pass a connection factory instead",
         )
     return os.path.abspath(path)
 
 
 def _opener(path: str) -> Callable[[], sqlite3.Connection]:
     def connect() -> sqlite3.Connection:
+        connection = None
         try:
             connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT, check_same_thread=False)
-        except sqlite3.OperationalError as error:
-            folder = Path(path).parent
-            problem = "its folder does not exist" if not folder.is_dir() else str(error)
-            raise UnknownStore(
-                f"the SQLite file {path} cannot be opened: {problem}", fix=f"create {folder}, writable"
-            ) from error
-        connection.execute("PRAGMA journal_mode = WAL")
-        # With NORMAL a power cut can take back commits that the caller was told of.
-        connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA journal_mode = WAL")
+            # With NORMAL a power cut can take back commits that the caller was told of.
+            connection.execute("PRAGMA synchronous = FULL")
+        except sqlite3.DatabaseError as error:
+            if connection is not None:
+                connection.close()
+            if "locked" in str(error):
+                raise busy() from error
+            raise _unusable(path, error) from error
         return _steered(connection)
 
     return connect
+
+
+def _unusable(path: str, error: sqlite3.DatabaseError) -> UnknownStore:
+    folder = Path(path).parent
+    if not folder.is_dir():
+        return UnknownStore(
+            f"the SQLite file {path} cannot be opened: its folder does not exist", fix=f"create {folder}, writable"
+        )
+    return UnknownStore(
+        f"the SQLite file {path} cannot be used: {error}",
+        fix=f"let it be a SQLite database, or nothing yet, that this process may write, as well as {folder}",
+    )
 
 
 def _steered(connection: sqlite3.Connection) -> sqlite3.Connection:

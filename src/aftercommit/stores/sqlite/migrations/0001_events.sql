@@ -41,3 +41,5 @@ CREATE UNIQUE INDEX {index:event} ON {table} (event_id, handler_id);
 CREATE INDEX {index:pending} ON {table} (available_at, position) WHERE status IN (0, 2);
 
 CREATE INDEX {index:ended} ON {table} (status, done_at) WHERE status IN (1, 3);
+
+CREATE INDEX {index:dead} ON {table} (position) WHERE status = 3;

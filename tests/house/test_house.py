@@ -1,0 +1,47 @@
+"""The house as a whole: what may not be in it, and what importing it costs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import aftercommit
+
+PACKAGE = Path(aftercommit.__file__).parent
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_is_unpickled_evaluated_or_imported_by_name(source: Path) -> None:
+    """A row must never be able to choose what code runs."""
+    text = source.read_text()
+    assert not re.search(r"\b(pickle|marshal|shelve|import_module|__import__)\b|(?<![\w.])(eval|exec)\(", text)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_file_has_one_noun(source: Path) -> None:
+    assert len(source.read_text().splitlines()) <= 320
+
+
+def test_importing_it_loads_no_event_loop_and_no_third_package() -> None:
+    script = "import sys; before = set(sys.modules); import aftercommit; print(*sorted(set(sys.modules) - before))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
+    ).stdout.split()
+    ours = {"aftercommit", "mmh3", "msgspec", "typing_extensions"}  # the last is loaded by msgspec where it is installed
+    roots = {name.partition(".")[0] for name in loaded} - set(sys.stdlib_module_names)
+    assert roots <= ours
+    assert "asyncio" not in loaded
+
+
+def test_importing_it_has_no_effects(tmp_path: Path) -> None:
+    script = "import threading, aftercommit; o = aftercommit.Outbox('sqlite:///here.db'); print(threading.active_count())"
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60, cwd=tmp_path
+    )
+    assert done.stdout.split() == ["1"]
+    assert list(tmp_path.iterdir()) == []
