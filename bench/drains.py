@@ -24,6 +24,9 @@ _BATCH_SIZES: Final = (50, 500)
 #: Seconds between two looks whether a started outbox is through.
 _LOOK: Final = 0.002
 
+#: Seconds until an outbox that is not through fails the run.
+_PATIENCE: Final = 300
+
 _CHUNK: Final = 500
 
 
@@ -123,16 +126,18 @@ async def _asyncio(backlog: Path, batch_size: int, folder: Path, *, is_started: 
 
 def _until_through(path: Path) -> None:
     """Look from outside: the table is the only witness that does not slow the workers down."""
-    connection = sqlite3.connect(path)
+    connection, limit = sqlite3.connect(path), time.monotonic() + _PATIENCE
     while _is_pending(connection):
+        assert time.monotonic() < limit, "the outbox does not come to an end"
         time.sleep(_LOOK)
     connection.close()
 
 
 async def _until_through_async(path: Path) -> None:
-    connection = sqlite3.connect(path)
+    connection, limit = sqlite3.connect(path), time.monotonic() + _PATIENCE
     while _is_pending(connection):
-        await asyncio.sleep(_LOOK)  # noqa: ASYNC110  (a table sends no signal)
+        assert time.monotonic() < limit, "the outbox does not come to an end"
+        await asyncio.sleep(_LOOK)
     connection.close()
 
 

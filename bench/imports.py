@@ -36,7 +36,9 @@ def imports(sizes: Sizes, workshop: Path) -> list[Line]:
                 "bare_ms": Spread.of([sample.wall * 1e3 for sample in samples["bare"]]),
                 "importtime_ms": _import_time(),
                 "loads_asyncio": "asyncio" in loaded,
-                "third_party": sorted(set(loaded) - set(sys.stdlib_module_names) - set(_bare_modules())),
+                "third_party": sorted(
+                    set(loaded) - {"aftercommit"} - set(sys.stdlib_module_names) - set(_bare_modules())
+                ),
             },
         )
     ]

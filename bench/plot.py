@@ -62,4 +62,4 @@ def _bars(axis: Any, lines: Sequence[Line], *, is_ratio: bool) -> None:
 
 
 def _label(line: Line) -> str:
-    return f"{line.measure}: {line.variant} / {line.rival}" if line.measure != "latency" else line.variant
+    return line.variant if line.measure == "latency" else f"{line.measure}: {line.variant}"

@@ -34,7 +34,7 @@ QUICK = Sizes(
     transactions=300,
     batches=10,
     backlog=2_000,
-    single=50,
-    paces={200: 40, 1_000: 100},
+    single=30,
+    paces={200: 20, 1_000: 60},
     imports=3,
 )

@@ -109,9 +109,9 @@ def write_asyncio(sizes: Sizes, workshop: Path) -> list[Line]:
         workshop,
     )
     lines = (
-        ("not started", "ours", "hops", "a hop per statement", _WRITE_GOAL),
-        ("not started", "ours", "job", "the transaction as one job", None),
-        ("started, delivering meanwhile", "started", "hops", "a hop per statement", None),
+        ("not started / hops", "ours", "hops", "a hop per statement", _WRITE_GOAL),
+        ("not started / one job", "ours", "job", "the transaction as one job", None),
+        ("started, delivering meanwhile / hops", "started", "hops", "a hop per statement", None),
     )
     return [
         compared("write_asyncio", text, samples[name], samples[rival], rival=described, unit="tx/s", goal=goal)

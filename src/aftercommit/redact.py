@@ -22,7 +22,7 @@ _ADDRESS = re.compile(r"""://[^\s"]++""")
 #: The value is quoted (`b"…"` in a list of headers), or it is the rest of the line.
 _AUTHORIZATION = re.compile(
     r"""(?P<name>authorization(?:\\*+["']\s*+[:=,]|\s*+[:=])\s*+)"""
-    rf"""(?:b?\\?{_QUOTED}|[^\r\n"']++(?:(?<==)"[^"\r\n]*+"[^\r\n"']*+)*+)""",
+    rf"""(?:b?\\*+{_QUOTED}|[^\r\n"']++(?:(?<==)"[^"\r\n]*+"[^\r\n"']*+)*+)""",
     re.IGNORECASE | re.DOTALL,
 )
 

@@ -20,9 +20,13 @@ from aftercommit.stores.sqlite.aio import AsyncOpenSqliteTransaction
 from aftercommit.stores.sqlite.connection import BlockingTx
 from aftercommit.stores.sqlite.executor import OpenSqliteTransaction
 from tests.promises.journal import Journal
+from tests.support import _blocking
 
 #: `point` or `point:n`, the n-th time that it is passed.
 VARIABLE = "AFTERCOMMIT_CRASH_AT"
+
+#: Seconds that every settle waits before it begins, as behind a busy database.
+SLOW_SETTLES = "AFTERCOMMIT_SLOW_SETTLES"
 
 Call = Callable[..., Any]
 Condition = Callable[[tuple[Any, ...], Any], object]
@@ -99,11 +103,23 @@ POINTS: dict[str, Call] = {
 
 
 def install(store: SqlStore, journal: Journal) -> None:
-    """Set the fault that the environment asks for."""
+    """Set the faults that the environment asks for."""
+    if SLOW_SETTLES in os.environ:
+        _slow_down(store, float(os.environ[SLOW_SETTLES]))
     wanted = os.environ.get(VARIABLE)
     if wanted:
         point, _, passes = wanted.partition(":")
         POINTS[point](Fault(journal, point, int(passes or 1)), store)
+
+
+def _slow_down(store: SqlStore, seconds: float) -> None:
+    settle = store.settle
+
+    async def slow(*given: Any) -> Any:
+        await _blocking(lambda: threading.Event().wait(seconds))
+        return await settle(*given)
+
+    store.settle = slow
 
 
 def wrap(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 from aftercommit.runtime.threads import run
 from tests.promises.faults import VARIABLE
 from tests.promises.journal import Journal
+from tests.promises.listener import EVENT, Listener
 from tests.support import PATIENCE, World
 
 T = TypeVar("T")
@@ -40,6 +42,16 @@ def until(look: Callable[[], T], *, what: str, timeout: float = PATIENCE) -> T:
     return value
 
 
+def pause(seconds: float) -> None:
+    """Let time pass where the moment itself is what is tested."""
+    threading.Event().wait(seconds)
+
+
+def _compiled_once(folder: Path) -> dict[str, str]:
+    """Many processes are started, and most of a start would be the compiling of what the last one compiled."""
+    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+
+
 class Process:
     """One process of a test. Its stderr is kept, to be shown when something goes wrong."""
 
@@ -50,7 +62,7 @@ class Process:
             self._popen = subprocess.Popen(
                 [sys.executable, "-m", module, json.dumps(argument)],
                 cwd=ROOT,
-                env={**os.environ, **environment},
+                env={**os.environ, **_compiled_once(errors.parent.parent), **environment},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -73,7 +85,7 @@ class Process:
         pipe, limit = self._popen.stdout.fileno(), time.monotonic() + timeout
         while b"\n" not in self._unread:
             rest = limit - time.monotonic()
-            assert rest > 0 and select.select([pipe], [], [], rest)[0], f"no answer in {timeout} s\n{self.errors}"
+            assert select.select([pipe], [], [], max(0.0, rest))[0], f"no answer in {timeout} s\n{self.errors}"
             chunk = os.read(pipe, 65536)
             assert chunk, f"ended with {self._popen.wait(PATIENCE)} instead of answering\n{self.errors}"
             self._unread += chunk
@@ -96,6 +108,10 @@ class Process:
         """How it ended; negative for a signal."""
         return self._popen.wait(timeout)
 
+    @property
+    def has_ended(self) -> bool:
+        return self._popen.poll() is not None
+
     def finish(self, timeout: float = PATIENCE) -> None:
         """End it in order: no more orders, then close()."""
         assert self._popen.stdin is not None
@@ -109,10 +125,8 @@ class Process:
             self._popen.wait()
         for pipe in (self._popen.stdin, self._popen.stdout):
             if pipe is not None:
-                try:
+                with contextlib.suppress(BrokenPipeError):
                     pipe.close()
-                except BrokenPipeError:
-                    pass
 
 
 class Fleet:
@@ -151,6 +165,18 @@ class Fleet:
         process = Process(module, argument, errors, **environment)
         self._processes.append(process)
         return process
+
+    def delivered_by_this_process(self, runtime: str, **options: Any) -> None:
+        """The test's own process takes part until all rows are done; for tests that start enough others."""
+        world = World(runtime, self.folder)
+
+        async def scenario() -> None:
+            outbox = world.outbox(**{**QUICK, **options})
+            outbox.register(EVENT, Listener(self.journal).sync)
+            async with outbox:
+                await world.until_settled(len(self.statuses()))
+
+        world.run(scenario)
 
     def open_gate(self) -> None:
         self.gate.touch()

@@ -5,7 +5,6 @@ The parent has one thread and no outbox, so each child starts as if it were new,
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import random
@@ -15,12 +14,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from aftercommit import AsyncOutbox, EventEnvelope  # both colours are loaded before the first fork
+from aftercommit import EventEnvelope
 from tests.promises.journal import Journal
-from tests.promises.worker import EVENT, Listener
+from tests.promises.listener import EVENT, Listener
 from tests.support import World
-
-assert AsyncOutbox
 
 
 class Deliberate(Exception):
@@ -71,5 +68,4 @@ def main(spec: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.set_event_loop(None)
     main(json.loads(sys.argv[1]))

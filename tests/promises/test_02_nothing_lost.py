@@ -11,10 +11,7 @@ from tests.promises.harness import QUICK, Fleet
 def healthy_process_delivers_the_rest(fleet: Fleet, runtime: str) -> set[str]:
     """Another process takes over; what had ended by then is not delivered again. Gives all ids."""
     ended, before = fleet.ended(), fleet.journal.counts("effect")
-    healthy = fleet.worker(runtime)
-    healthy.tell("start")
-    fleet.until_settled(len(fleet.statuses()))
-    healthy.finish()
+    fleet.delivered_by_this_process(runtime)
     after = fleet.journal.counts("effect")
     assert {event_id: after[event_id] for event_id in ended} == {event_id: before[event_id] for event_id in ended}
     return fleet.all_delivered()
@@ -98,7 +95,7 @@ def test_promise_02_nothing_lost_when_a_process_is_killed_while_it_renews(
 def test_promise_02_nothing_lost_when_a_process_is_killed_while_it_writes_a_failure(fleet: Fleet, runtime: str) -> None:
     victim = fleet.worker(runtime, crash_at="in retry", gated=True)
     victim.tell("start")
-    victim.send("write_together", count=5, how={"fails": True})
+    victim.send("write_together", count=5, how={"fails": 1})
     fleet.crashed(victim, "in retry")
     assert [row["attempts"] for row in fleet.rows()] == [0] * 5
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import signal
 import sys
-import threading
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
@@ -26,43 +24,8 @@ from aftercommit import EventEnvelope, Fixed  # noqa: E402
 from aftercommit.runtime.threads import run  # noqa: E402
 from tests.promises import faults  # noqa: E402
 from tests.promises.journal import Journal  # noqa: E402
+from tests.promises.listener import EVENT, Listener  # noqa: E402
 from tests.support import World  # noqa: E402
-
-EVENT = "Happened"
-
-
-class Listener:
-    """Writes one line per effect. What else it does, the event's payload says."""
-
-    def __init__(self, journal: Journal, gate: Path | None = None) -> None:
-        self._journal = journal
-        self._gate = gate
-
-    def sync(self, event: EventEnvelope) -> None:
-        order = self._enter(event)
-        while self._must_wait(order):
-            threading.Event().wait(0.005)
-        self._journal.say("effect", event.event_id, order["n"])
-
-    async def coloured(self, event: EventEnvelope) -> None:
-        order = self._enter(event)
-        while self._must_wait(order):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.Event().wait(), 0.005)
-        self._journal.say("effect", event.event_id, order["n"])
-
-    def _enter(self, event: EventEnvelope) -> dict[str, Any]:
-        order: dict[str, Any] = json.loads(event.payload_json)
-        self._journal.say("enter", event.event_id, order["n"])
-        if order.get("kills"):
-            os.kill(os.getpid(), signal.SIGKILL)
-        if order.get("fails") and self._gate is not None:
-            raise RuntimeError("told to fail")
-        return order
-
-    def _must_wait(self, order: dict[str, Any]) -> bool:
-        """Only in a process that has a gate, and until somebody makes that file."""
-        return bool(order.get("waits")) and self._gate is not None and not self._gate.exists()
 
 
 class Worker:
@@ -93,8 +56,8 @@ class Worker:
         """All events in one transaction. `how` holds what the handler shall do, and `options` of the envelope."""
         order = dict(how or {})
         options = order.pop("options", {})
-        if "available_at" in options:
-            options["available_at"] = datetime.fromisoformat(options["available_at"])
+        for name in {"available_at", "occurred_at"} & options.keys():
+            options[name] = datetime.fromisoformat(options[name])
         events = [
             EventEnvelope(EVENT, payload_json=json.dumps({"n": number, **order}), **options)
             for number in range(first, first + count)
@@ -108,6 +71,10 @@ class Worker:
     def _say_all(self, kind: str, events: list[EventEnvelope]) -> None:
         for event in events:
             self.journal.say(kind, event.event_id, json.loads(event.payload_json)["n"])
+
+    async def poll(self) -> int:
+        claimed: int = await self.outbox.poll()
+        return claimed
 
     async def stats(self) -> dict[str, int]:
         stats = await self.outbox.stats()
@@ -137,11 +104,21 @@ class Worker:
 
 
 def serve_in_threads(worker: Worker) -> None:
+    """A signal ends it between two orders, never inside one: an exception out of nowhere could tear anything."""
+    state = {"reads": False, "ends": False}
+
     def end(*_: object) -> None:
-        raise SystemExit(0)
+        state["ends"] = True
+        if state["reads"]:
+            raise SystemExit(0)
 
     async def read() -> bytes:
-        return sys.stdin.buffer.readline()
+        state["reads"] = True
+        if state["ends"]:
+            return b""
+        line = sys.stdin.buffer.readline()
+        state["reads"] = False
+        return line
 
     signal.signal(signal.SIGTERM, end)
     run(worker.serve(read))

@@ -24,6 +24,8 @@ from aftercommit.retry import (
     RetryPolicy,
     default_policy,
     delay_of,
+    limit_of,
+    should_retry,
 )
 
 ALMOST_ONE = 1 - 2**-53
@@ -456,3 +458,119 @@ def test_delay_of_falls_back_to_the_default_and_says_so_once(answer, said, caplo
 def test_jittered_survives_a_broken_policy():
     assert timedelta(0) <= Jittered(policy_giving(ValueError()), "1s").delay(1) <= ms(1300)
     assert Jittered(policy_giving(timedelta.max), "1s").delay(1) <= LONGEST + timedelta(seconds=1)
+
+
+def test_what_is_logged_of_a_broken_policy_has_no_secrets(caplog):
+    delay_of(policy_giving(ValueError("at redis://u:s3cr3t@h")), 1)
+
+    assert "redis://u:***@h" in caplog.text
+    assert "s3cr3t" not in caplog.text
+
+
+# --- should_retry
+
+
+def policy_saying(answer: object) -> RetryPolicy:
+    class Own:  # a new class each time, because a class is reported once
+        def delay(self, attempts: int) -> timedelta:
+            return timedelta(0)
+
+        def should_retry(self, error: BaseException) -> bool:
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+
+    return Own()
+
+
+@pytest.mark.parametrize(("answer", "word"), [(True, True), (False, False), (1, True), (0, False), (None, False)])
+def test_should_retry_gives_the_word_of_the_policy(answer, word):
+    assert should_retry(policy_saying(answer), ValueError()) is word
+
+
+def test_should_retry_asks_about_the_error_itself():
+    policy = Fixed("1s", retry_on=OSError)
+
+    assert should_retry(policy, TimeoutError()) is True
+    assert should_retry(policy, ValueError()) is False
+
+
+class Undecided:
+    def __bool__(self) -> bool:
+        raise RuntimeError("neither")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (ZeroDivisionError("no"), "should_retry() raised ZeroDivisionError; the event is retried"),
+        (Undecided(), "should_retry() raised RuntimeError; the event is retried"),
+    ],
+    ids=["raises", "undecided"],
+)
+def test_a_policy_that_fails_to_say_lets_the_event_try_again_and_says_so_once(answer, said, caplog):
+    policy = policy_saying(answer)
+
+    with caplog.at_level(logging.DEBUG, logger="aftercommit.retry"):
+        answers = [should_retry(policy, ValueError()) for _ in range(50)]
+
+    assert answers == [True] * 50
+    assert [(record.name, record.levelname) for record in caplog.records] == [("aftercommit.retry", "WARNING")]
+    assert said in caplog.text
+    assert "Own" in caplog.text
+
+
+def test_should_retry_does_not_swallow_what_ends_the_program():
+    with pytest.raises(KeyboardInterrupt):
+        should_retry(policy_saying(KeyboardInterrupt()), ValueError())
+
+
+# --- limit_of
+
+
+def policy_with(limit: object) -> RetryPolicy:
+    class Own:  # a new class each time, because a class is reported once
+        @property
+        def max_attempts(self) -> int | None:
+            if isinstance(limit, Exception):
+                raise limit
+            return limit
+
+        def delay(self, attempts: int) -> timedelta:
+            return timedelta(0)
+
+        def should_retry(self, error: BaseException) -> bool:
+            return True
+
+    return Own()
+
+
+def test_the_limit_is_the_policys_own_or_the_outboxs():
+    assert limit_of(Fixed("1s", max_attempts=3), 10) == 3
+    assert limit_of(Fixed("1s", max_attempts=30), 10) == 30
+    assert limit_of(Fixed("1s"), 10) == 10
+    assert limit_of(policy_saying(True), 10) == 10  # no such attribute
+    assert limit_of(policy_with(3), 10) == 3
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        (0, "max_attempts is int"),
+        (-1, "max_attempts is int"),
+        (True, "max_attempts is bool"),
+        ("3", "max_attempts is str"),
+        (2.5, "max_attempts is float"),
+        (ZeroDivisionError("no"), "max_attempts raised ZeroDivisionError"),
+    ],
+    ids=repr,
+)
+def test_a_senseless_limit_of_a_policy_is_not_used_and_said_once(limit, said, caplog):
+    policy = policy_with(limit)
+
+    with caplog.at_level(logging.DEBUG, logger="aftercommit.retry"):
+        limits = [limit_of(policy, 10) for _ in range(50)]
+
+    assert limits == [10] * 50
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert said in caplog.text

@@ -74,8 +74,10 @@ class Channel:
             if holding.is_suspect:
                 self._lanes.suspect_ended()
                 self._monitor.notify()
-            is_quiet = self._watched and self.is_quiet
-        if is_quiet:
+        self._tell_watchers()
+
+    def _tell_watchers(self) -> None:
+        if self._watched and self.is_quiet:
             with self._watchers:
                 self._watchers.notify_all()
 
@@ -90,8 +92,12 @@ class Channel:
                 self._watched -= 1
 
     def want_room(self, count: int) -> None:
-        """Call `on_room` once that many cold slots are free."""
-        self._room_wanted = count
+        """Call `on_room` once that many cold slots are free; at once when they have become so meanwhile."""
+        with self._monitor:
+            has_room = self.cold_room >= count
+            self._room_wanted = 0 if has_room else count
+        if has_room:
+            self._on_room()
 
     def close(self) -> None:
         """Take nothing new; what waits may still be taken."""
@@ -102,7 +108,9 @@ class Channel:
     def clear(self) -> list[Holding]:
         """Take out everything that waits."""
         with self._monitor:
-            return self._lanes.clear()
+            waiting = self._lanes.clear()
+        self._tell_watchers()
+        return waiting
 
     @property
     def is_quiet(self) -> bool:

@@ -15,7 +15,7 @@ from aftercommit.core.meter import Meter
 from aftercommit.errors import InvalidListener, UnroutableEvent
 from aftercommit.event import EventEnvelope
 from aftercommit.hooks import EventInterceptor, InFlightTracker, ListenerRegistry
-from aftercommit.outcome import Defer, Ok, Outcome, Raised, Result, Retry
+from aftercommit.outcome import Defer, Ok, Outcome, Raised, Result, Retry, RetryAfter
 from aftercommit.ports import Runtime
 from aftercommit.redact import error_text, traceback_text
 from aftercommit.retry import RetryPolicy
@@ -62,12 +62,21 @@ class Delivery:
         if self._tracker is None:
             return await self._attempt(claimed)
         name = "/".join(part for part in claimed.lease.key if part)
-        if not self._tracker.try_acquire(name):
+        if not self._asked(self._tracker.try_acquire, name):
             return Defer(LATER)
         try:
             return await self._attempt(claimed)
         finally:
-            self._tracker.release(name)
+            self._asked(self._tracker.release, name)
+
+    def _asked(self, question: Callable[[str], object], name: str) -> object:
+        """The tracker's answer; None when it failed. It may be a user's own, and away."""
+        try:
+            return question(name)
+        except Exception as error:
+            if self._meter.may_say("tracker"):
+                log.warning("the in-flight tracker failed for %s: %s", name, error_text(error))
+            return None
 
     async def _attempt(self, claimed: Claimed) -> Outcome:
         result = await self._run(claimed.event)
@@ -104,21 +113,21 @@ class Delivery:
             found = self._registry.listener_for(event.aggregate_type, event.event_type)
         except Exception as error:
             return Raised(error)
-        if found is None:
+        listeners = found if isinstance(found, Sequence) else () if found is None else (found,)
+        if not listeners:
             return Raised(
                 UnroutableEvent(
                     f"no listener is registered for {event.aggregate_type}/{event.event_type} ({event.event_id})",
                     fix="register one in this process, or set unroutable_grace where others have it",
                 )
             )
-        listeners = found if isinstance(found, Sequence) else (found,)
         result: Result = _NOTHING
         for listener in listeners:
             started = self._runtime.clock()
             result = await self._call(listener, event, context=context)
             if self._meter.exports:
                 self._meter.record("listener_duration_ms", (self._runtime.clock() - started) * 1000)
-            if isinstance(result, Raised):
+            if isinstance(result, Raised) or isinstance(result.value, RetryAfter):
                 break
         return result
 

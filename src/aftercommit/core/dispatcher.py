@@ -163,6 +163,7 @@ class OutboxDispatcher:
             await self._give_up()
         for holding in self.channel.clear():
             self._settler.add(holding, RELEASE)
+        self._settler.let_all_pass()
         for worker in self._workers:
             await worker.join(None if self.channel.is_quiet else LEFT_BEHIND)
         self._workers = []

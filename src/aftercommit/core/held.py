@@ -51,7 +51,8 @@ class Held:
         with self._lock:
             held = self._rows.get(lease.key)
             if held is not None:
-                held.lease = lease
+                if lease.epoch > held.lease.epoch:  # of two claims the later one stands on the row
+                    held.lease = lease
                 return None
             holding = self._rows[lease.key] = Holding(lease, claimed, self._runtime.clock())
             return holding

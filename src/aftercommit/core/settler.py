@@ -72,6 +72,7 @@ class Settler(Service):
         self._on_due = on_due
         self._pending: list[Unsettled] = []
         self._flushing = 0
+        self._lets_all_pass = False
         self._flushed_at = float("-inf")
         self._space = runtime.monitor()
 
@@ -84,8 +85,17 @@ class Settler(Service):
 
     async def space(self) -> None:
         """Wait while there are as many unsettled outcomes as both lanes hold."""
-        if self.unsettled >= self._capacity:
-            await self._space.wait_for(lambda: self.unsettled < self._capacity)
+        if not self._has_space():
+            await self._space.wait_for(self._has_space)
+
+    def _has_space(self) -> bool:
+        return self._lets_all_pass or self.unsettled < self._capacity
+
+    def let_all_pass(self) -> None:
+        """Nothing more is delivered: workers that wait for space have to end, also when the store is away."""
+        with self._space:
+            self._lets_all_pass = True
+            self._space.notify_all()
 
     @property
     def unsettled(self) -> int:

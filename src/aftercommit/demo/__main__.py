@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import shutil
 import signal
@@ -36,9 +37,12 @@ def main() -> int:
     try:
         with _folder(keep=options.keep) as folder:
             return _run(folder / "shop.db", pace, signals)
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise
+        # The reader of our output, or the terminal, has gone. What is still to be written goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + _SIGPIPE
+        return 128 + (signals[0] if signals else _SIGPIPE)
 
 
 def _options() -> argparse.Namespace:
@@ -86,8 +90,9 @@ def _play(database: Path, pace: Pace, display: Display, signals: list[int]) -> b
 def _listen_to_signals() -> list[int]:
     """The signals that came. They end the demo between two steps, so nothing is left half done."""
     came: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _: came.append(number))
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if number := getattr(signal, name, None):  # Windows has no SIGHUP
+            signal.signal(number, lambda number, _: came.append(number))
     return came
 
 

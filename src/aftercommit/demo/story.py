@@ -109,10 +109,13 @@ class Story:
             tone=Tone.BAD,
         )
         self._until_all_ended()
+        taken_over = self._figures.taken_over_from(process)
         self._stage.result(
             f"{time.monotonic() - killed_at:.1f} s later the lease was over: the poller of process {os.getpid()} found "
-            f"{self._figures.taken_over_from(process)} events of process {process} and delivered them."
+            f"{taken_over} events of process {process} and delivered them."
         )
+        if taken_over != _VICTIMS_ORDERS:
+            self._faults.append(f"{_VICTIMS_ORDERS} events should have been taken over, not {taken_over}")
 
     def _kill_after_commit(self) -> int:
         with victim(self._database, orders=_VICTIMS_ORDERS, pace=self._pace) as child:

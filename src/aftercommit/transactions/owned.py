@@ -218,12 +218,13 @@ class OwnedTransaction:
             )
 
     def _refuse_unawaited(self) -> None:
-        forgotten = [pending for pending in self.level.pending if not pending.is_awaited]
+        forgotten = [pending for pending in self.level.pending if not pending.is_awaited or pending.is_refused]
         if forgotten:
             names = ", ".join(pending.what for pending in forgotten)
             raise NotAwaited(
-                f"write() of {names} was never awaited, so nothing of it is saved; the transaction is rolled back",
-                fix="await outbox.write(…)",
+                f"write() of {names} was never awaited, or in another task, so nothing of it is saved; the transaction "
+                "is rolled back",
+                fix="await outbox.write(…), in the task that opened the transaction",
             )
 
     def _end(self, how: str) -> None:

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
+from aftercommit.errors import NotInTransaction
+
 T = TypeVar("T")
 
 log = logging.getLogger("aftercommit.transactions")
@@ -17,6 +19,8 @@ class PendingWrite(Generic[T]):
     def __init__(self, what: str, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self.what = what
         self.is_awaited = False
+        #: Awaited in a task that has no right to the transaction; perhaps nobody listens to that task.
+        self.is_refused = False
         self._is_forgiven = False
         self._work = work
 
@@ -24,7 +28,11 @@ class PendingWrite(Generic[T]):
         if self.is_awaited:
             raise RuntimeError(f"write() of {self.what} was awaited before")
         self.is_awaited = True
-        return self._work().__await__()
+        try:
+            return (yield from self._work().__await__())
+        except NotInTransaction:
+            self.is_refused = True
+            raise
 
     def forgive(self) -> None:
         """It has been reported, or its transaction is undone: say nothing more."""

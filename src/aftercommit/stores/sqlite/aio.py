@@ -109,6 +109,7 @@ class AsyncSqliteExecutor:
         self._lent: set[ConnectionThread] = set()
         self._generation = 0
         self._made = 0
+        self._lock = threading.Lock()
 
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
         generation, thread = self._take()
@@ -135,8 +136,9 @@ class AsyncSqliteExecutor:
         return is_row_fault(error)
 
     async def close(self) -> None:
-        self._generation += 1
-        retired, self._idle = self._idle, []
+        with self._lock:  # a thread that comes back now is either among these, or sees that it is late
+            self._generation += 1
+            retired, self._idle = self._idle, []
         for thread in retired:
             thread.retire()
         for thread in retired:  # idle threads end at once
@@ -144,6 +146,7 @@ class AsyncSqliteExecutor:
 
     def abandon(self) -> None:
         self._gate = gate_of(self._path)
+        self._lock = threading.Lock()  # a thread of the parent may hold the old one
         self._generation += 1
         abandoned.extend((*self._idle, *self._lent))
         self._idle, self._lent = [], set()
@@ -161,10 +164,13 @@ class AsyncSqliteExecutor:
         return SqliteConnection(self._connect(), self._gate)
 
     def _give(self, generation: int, thread: ConnectionThread) -> None:
-        self._lent.discard(thread)
-        if generation == self._generation and thread.is_clean() and len(self._idle) < KEPT:
-            self._idle.append(thread)
-        else:
+        is_clean = thread.is_clean()
+        with self._lock:
+            self._lent.discard(thread)
+            is_kept = is_clean and generation == self._generation and len(self._idle) < KEPT
+            if is_kept:
+                self._idle.append(thread)
+        if not is_kept:
             thread.retire()
 
 

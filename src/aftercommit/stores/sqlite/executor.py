@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
@@ -46,6 +47,7 @@ class SqliteExecutor:
         self._gate = gate_of(path)
         self._idle: list[SqliteConnection] = []
         self._generation = 0
+        self._lock = threading.Lock()
 
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
         generation, connection = self._take()
@@ -70,12 +72,15 @@ class SqliteExecutor:
         return is_row_fault(error)
 
     async def close(self) -> None:
-        self._generation += 1
-        while self._idle:
-            self._idle.pop().close()
+        with self._lock:  # a connection that comes back now is either among these, or sees that it is late
+            self._generation += 1
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
 
     def abandon(self) -> None:
         self._gate = gate_of(self._path)
+        self._lock = threading.Lock()  # a thread of the parent may hold the old one
         self._generation += 1
         abandoned.extend(self._idle)
         self._idle = []
@@ -88,9 +93,11 @@ class SqliteExecutor:
 
     def _give(self, generation: int, connection: SqliteConnection) -> None:
         is_clean = not connection.raw.in_transaction
-        if is_clean and generation == self._generation and len(self._idle) < KEPT:
-            self._idle.append(connection)
-        else:
+        with self._lock:
+            is_kept = is_clean and generation == self._generation and len(self._idle) < KEPT
+            if is_kept:
+                self._idle.append(connection)
+        if not is_kept:
             connection.close()
 
 

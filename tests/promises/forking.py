@@ -1,0 +1,415 @@
+"""Programs that fork: `python -m tests.promises.forking SPEC` runs one of them and prints what came of it.
+
+They run in a process of their own, because a fork copies everything, a test runner included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import multiprocessing
+import os
+import select
+import signal
+import sqlite3
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from aftercommit import AsyncOutbox, EventEnvelope, Outbox, ids
+from aftercommit.stores.sqlite import connection, target
+from tests.promises.journal import Journal
+from tests.promises.listener import EVENT, Listener
+
+#: A child that says nothing for this long hangs.
+CHILD_PATIENCE = 15.0
+
+#: Nothing expires, and the poller looks only when it is woken: a parent at rest stays at rest.
+CALM = {"lock_timeout": "60s", "poll_interval": "1h"}
+
+#: A child that cannot write says so soon.
+connection.BUSY_TIMEOUT = target.BUSY_TIMEOUT = 1.5
+
+
+class Program:
+    """What every scenario uses: a database, a journal, and a way to run something in a child."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = f"sqlite:///{folder / 'outbox.db'}"
+        self.journal = Journal(folder / "journal")
+        self.gate = folder / "gate"
+
+    def outbox(self, kind: Any = Outbox, **options: Any) -> Any:
+        outbox = kind(self.url, **{**CALM, **options})
+        outbox.register(EVENT, Listener(self.journal, self.gate).sync)
+        return outbox
+
+    def event(self, number: int = 0, **order: Any) -> EventEnvelope:
+        return EventEnvelope(EVENT, payload_json=json.dumps({"n": number, **order}))
+
+    def write(self, outbox: Outbox, count: int = 1) -> list[str]:
+        ids = []
+        for number in range(count):
+            event = self.event(number)
+            with outbox.transaction():
+                outbox.write(event)
+            self.journal.say("ok", event.event_id)
+            ids.append(event.event_id)
+        return ids
+
+    def until(self, look: Callable[[], Any]) -> None:
+        watch = threading.Event()
+        for _ in range(int(CHILD_PATIENCE / 0.005)):
+            if look():
+                return
+            watch.wait(0.005)
+        raise AssertionError("never came")
+
+    def until_effects(self, ids: list[str]) -> None:
+        self.until(lambda: self.journal.ids("effect") >= set(ids))
+
+    def at_rest(self, outbox: Outbox) -> None:
+        """No thread of the outbox is in a transaction, nor will be."""
+        self.until(lambda: outbox._engine.settler.unsettled == 0)
+        outbox.poll()
+
+
+class Child:
+    """A forked process that runs one function, says what it returned or raised, and ends without clean-up."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._pipe, there = os.pipe()
+        self.pid = os.fork()
+        if self.pid:
+            os.close(there)
+            return
+        with contextlib.suppress(BaseException):
+            os.write(there, json.dumps(_said(work)).encode())
+        os._exit(0)
+
+    def said(self, patience: float = CHILD_PATIENCE) -> Any:
+        try:
+            if not select.select([self._pipe], [], [], patience)[0]:
+                os.kill(self.pid, signal.SIGKILL)
+                return {"hangs": True}
+            return json.loads(os.read(self._pipe, 65536) or b"null")
+        finally:
+            os.waitpid(self.pid, 0)
+            os.close(self._pipe)
+
+
+def _said(work: Callable[[], Any]) -> Any:
+    try:
+        return {"returned": work()}
+    except BaseException as error:
+        return {"raised": type(error).__name__, "trace": traceback.format_exc()}
+
+
+# ------------------------------------------------------------ the programs
+
+
+def started_before_the_fork(program: Program) -> dict[str, Any]:
+    """The parent delivers; the child writes and delivers too; the parent goes on."""
+    outbox = program.outbox()
+    with outbox:
+        program.until_effects(program.write(outbox, 5))
+        program.at_rest(outbox)
+        parent = facts(outbox)
+        child = Child(lambda: uses_it(program, outbox)).said()
+        after = facts(outbox)
+        program.until_effects(program.write(outbox, 5))
+    return {"parent": parent, "child": child, "after": after}
+
+
+def uses_it(program: Program, outbox: Outbox) -> dict[str, Any]:
+    program.until_effects(program.write(outbox, 5))
+    program.at_rest(outbox)
+    found = facts(outbox)
+    outbox.close()
+    return found
+
+
+def facts(outbox: Outbox) -> dict[str, Any]:
+    """What a process has for itself."""
+    return {
+        "pid": os.getpid(),
+        "owner": outbox._engine.owner,
+        "connections": [id(each.raw) for each in outbox._store.executor._idle],
+        "threads": sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("aftercommit")),
+    }
+
+
+def memory_at_the_fork(program: Program) -> dict[str, Any]:
+    """Events wait in the parent's memory when it forks; the child has a copy of that memory."""
+    outbox = program.outbox(worker_count=1)
+    with outbox:
+        waiting = program.event(0, waits=True)
+        with outbox.transaction():
+            outbox.write(waiting)
+        program.until(lambda: waiting.event_id in program.journal.ids("enter"))
+        queued = program.write(outbox, 20)
+        program.at_rest(outbox)
+        child = Child(lambda: uses_it(program, outbox)).said()
+        early = sorted(program.journal.ids("effect") & set(queued))
+        program.gate.touch()
+        program.until_effects([waiting.event_id, *queued])
+    return {"child": child, "early": early}
+
+
+def locks_at_the_fork(program: Program) -> dict[str, Any]:
+    """Another thread holds every lock of the outbox while the parent forks, and lets go after it."""
+    outbox = program.outbox()
+    with outbox:
+        program.until_effects(program.write(outbox))
+        program.at_rest(outbox)
+        engine, held, go = outbox._engine, threading.Barrier(2), threading.Event()
+        locks: list[Any] = [
+            engine.dispatcher.channel._monitor,
+            engine.dispatcher.channel._watchers,
+            engine.settler.monitor,
+            engine.settler._space,
+            engine.poller.monitor,
+            engine.held._lock,
+            engine.meter._lock,
+            engine.runtime._lock,
+            ids._new_id.__self__._lock,
+        ]
+
+        def hold() -> None:
+            with contextlib.ExitStack() as stack:
+                for lock in locks:
+                    stack.enter_context(lock)
+                held.wait()
+                go.wait()
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait()
+        child = Child(lambda: uses_it(program, outbox))
+        go.set()
+        holder.join()
+        said = child.said()
+        program.until_effects(program.write(outbox))
+    return {"child": said}
+
+
+def transaction_of_another_thread(program: Program) -> dict[str, Any]:
+    """Another thread is inside a transaction when the parent forks; it commits soon after, by itself."""
+    outbox = program.outbox()
+    with outbox:
+        program.at_rest(outbox)
+        inside, ended = threading.Barrier(2), []
+
+        def hold() -> None:
+            with outbox.transaction():
+                outbox.write(program.event())
+                inside.wait()
+                threading.Event().wait(0.2)
+                ended.append(time.monotonic())
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        inside.wait()
+        forked = time.monotonic()
+        child = Child(lambda: uses_it(program, outbox)).said()
+        holder.join()
+        program.until_effects(program.write(outbox))
+    return {"child": child, "was_inside": forked < ended[0]}
+
+
+def busy_at_the_fork(program: Program) -> dict[str, Any]:
+    """The parent forks again and again while its threads write and deliver; every child writes one event."""
+    outbox = program.outbox()
+    ends, failed = threading.Event(), None
+    with outbox:
+
+        def busy() -> None:
+            while not ends.is_set():
+                program.write(outbox)
+
+        thread = threading.Thread(target=busy)
+        thread.start()
+        children = 0
+        while children < 30 and failed is None:
+            children += 1
+            said = Child(lambda: program.write(outbox)).said(3.0)
+            failed = None if "returned" in said else said
+        ends.set()
+        thread.join()
+    return {"children": children, "failed": failed}
+
+
+def transaction_of_the_forking_thread(program: Program) -> dict[str, Any]:
+    """The parent forks inside its transaction; the child tries to write into it."""
+    outbox = program.outbox()
+    with outbox:
+        program.at_rest(outbox)
+        inside = program.event()
+        with outbox.transaction() as tx:
+            outbox.write(inside)
+            ambient = Child(lambda: outbox.write(program.event())).said()
+            passed = Child(lambda: outbox.write(program.event(), tx=tx)).said()
+            is_still_open = tx.is_transaction_active()
+        program.journal.say("ok", inside.event_id)
+        program.until_effects([inside.event_id])
+    return {"ambient": ambient, "passed": passed, "is_still_open": is_still_open, "inside": inside.event_id}
+
+
+def inherited_transaction(program: Program, use: Callable[[Any], Any]) -> dict[str, Any]:
+    """The child uses a transaction that its parent has open. Then, before the parent commits, is its row to be seen?"""
+    outbox = program.outbox()
+    with outbox:
+        program.at_rest(outbox)
+        inside = program.event()
+        with outbox.transaction() as tx:
+            outbox.write(inside)
+            said = Child(lambda: use(tx)).said()
+            seen = Child(lambda: is_in_table(program, inside)).said()
+            is_still_open = tx.is_transaction_active()
+        program.journal.say("ok", inside.event_id)
+        program.until_effects([inside.event_id])
+    return {"said": said, "seen": seen, "is_still_open": is_still_open}
+
+
+def inherited_commit(program: Program) -> dict[str, Any]:
+    return inherited_transaction(program, lambda tx: tx.commit())
+
+
+def inherited_rollback(program: Program) -> dict[str, Any]:
+    return inherited_transaction(program, lambda tx: tx.rollback())
+
+
+def inherited_end_of_block(program: Program) -> dict[str, Any]:
+    return inherited_transaction(program, lambda tx: tx.__exit__(None, None, None))
+
+
+def inherited_statement(program: Program) -> dict[str, Any]:
+    return inherited_transaction(program, lambda tx: tx.execute("DELETE FROM outbox_event").rowcount)
+
+
+def is_in_table(program: Program, event: EventEnvelope) -> bool:
+    with contextlib.closing(sqlite3.connect(program.folder / "outbox.db")) as looking:
+        return bool(looking.execute("SELECT 1 FROM outbox_event WHERE event_id = ?", (event.event_id,)).fetchall())
+
+
+def own_transaction_of_the_child(program: Program) -> dict[str, Any]:
+    """Forked inside a transaction of its parent's, a child opens one of its own once the parent's has ended."""
+    outbox = program.outbox()
+    with outbox:
+        program.at_rest(outbox)
+        with outbox.transaction():
+            outbox.write(program.event())
+            child = Child(lambda: uses_it(program, outbox))
+        said = child.said()
+    return {"child": said}
+
+
+def preloaded(program: Program, kind: Any = Outbox) -> dict[str, Any]:
+    """As gunicorn does it: the application is loaded once, three workers are forked, each starts."""
+    outbox = program.outbox(kind)
+    children = [Child(lambda: serves(program, outbox)) for _ in range(3)]
+    return {"children": [child.said() for child in children]}
+
+
+def serves(program: Program, outbox: Any) -> dict[str, Any]:
+    if isinstance(outbox, AsyncOutbox):
+        return asyncio.run(serves_async(program, outbox))
+    with outbox:
+        ids = program.write(outbox, 50)
+        program.until_effects(ids)
+        return {"owner": outbox._engine.owner, "ids": ids}
+
+
+async def serves_async(program: Program, outbox: AsyncOutbox) -> dict[str, Any]:
+    ids = []
+    async with outbox:
+        for number in range(50):
+            event = program.event(number)
+            async with outbox.transaction():
+                await outbox.write(event)
+            program.journal.say("ok", event.event_id)
+            ids.append(event.event_id)
+        await asyncio.to_thread(program.until_effects, ids)
+        return {"owner": outbox._engine.owner, "ids": ids}
+
+
+def preloaded_async(program: Program) -> dict[str, Any]:
+    return preloaded(program, AsyncOutbox)
+
+
+def forked_from_a_running_loop(program: Program) -> dict[str, Any]:
+    """A started AsyncOutbox; a task of its loop forks, and the child runs a loop of its own with the same object."""
+
+    async def main() -> dict[str, Any]:
+        outbox = program.outbox(AsyncOutbox)
+        async with outbox:
+            await outbox.poll()
+            owner = outbox._engine.owner
+            child = Child(lambda: serves(program, outbox))
+            said = await asyncio.to_thread(child.said)
+            event = program.event()
+            async with outbox.transaction():
+                await outbox.write(event)
+            program.journal.say("ok", event.event_id)
+            await asyncio.to_thread(program.until_effects, [event.event_id])
+        return {"owner": owner, "child": said}
+
+    return asyncio.run(main())
+
+
+def forked_twice(program: Program) -> dict[str, Any]:
+    """A child that does not use the outbox forks again, as daemons do; the grandchild writes."""
+    outbox = program.outbox()
+    with outbox:
+        program.at_rest(outbox)
+        child = Child(lambda: Child(lambda: (program.write(outbox), outbox.is_started)).said()).said()
+    return {"child": child}
+
+
+def forked_by_multiprocessing(program: Program) -> dict[str, Any]:
+    """multiprocessing ends its children with clean-up, finalizers included."""
+    outbox = program.outbox()
+    context = multiprocessing.get_context("fork")
+    with outbox:
+        program.until_effects(program.write(outbox, 5))
+        program.at_rest(outbox)
+        queue = context.SimpleQueue()
+        children = [context.Process(target=lambda: queue.put(uses_it(program, outbox))) for _ in range(2)]
+        for child in children:
+            child.start()
+        said = [queue.get() for _ in children]
+        for child in children:
+            child.join(CHILD_PATIENCE)
+        after = facts(outbox)
+        program.until_effects(program.write(outbox, 5))
+    return {"children": said, "ended": [child.exitcode for child in children], "after": after}
+
+
+def private_database(program: Program) -> dict[str, Any]:
+    """A child that ends by itself does not take its parent's temporary database along."""
+    outbox = Outbox("sqlite://", **CALM)
+    outbox.register(EVENT, Listener(program.journal).sync)
+    context = multiprocessing.get_context("fork")
+    with outbox:
+        program.until_effects(program.write(outbox))
+        program.at_rest(outbox)
+        child = context.Process(target=lambda: program.until_effects(program.write(outbox)))
+        child.start()
+        child.join(CHILD_PATIENCE)
+        program.until_effects(program.write(outbox))
+    return {"ended": child.exitcode}
+
+
+def main(spec: dict[str, Any]) -> None:
+    program = Program(Path(spec["folder"]))
+    print(json.dumps({"answer": globals()[spec["program"]](program)}), flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

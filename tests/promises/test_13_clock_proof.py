@@ -1,0 +1,96 @@
+"""Promise 13: a process whose clock is wrong delivers neither early nor late nor in another order."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.promises import skew
+from tests.promises.harness import LASTING, Fleet, Process
+
+HOUR = 3600
+
+
+@pytest.fixture(params=[-HOUR, HOUR], ids=["an hour slow", "an hour fast"])
+def seconds(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture(params=[("patched", "threads"), ("shimmed", "asyncio")], ids=" under ".join)
+def wrong(request: pytest.FixtureRequest, fleet: Fleet, seconds: int) -> Process:
+    """A worker whose Python clock is off by that much, while its database's is right."""
+    way, runtime = request.param
+    environment = {skew.PATCHED: str(seconds)}
+    if way == "shimmed":
+        shim = skew.built_shim(fleet.folder)
+        if shim is None:
+            pytest.skip("no C compiler, or a system on which the shim does not work")
+        environment = {"LD_PRELOAD": str(shim), skew.SHIMMED: str(seconds)}
+    worker = fleet.worker(runtime, environment=environment, gated=True, worker_count=1, **LASTING)
+    clock_is_wrong(worker, seconds)
+    return worker
+
+
+def clock_is_wrong(worker: Process, seconds: int) -> None:
+    """The fault is there: Python is off by that much, the database is not."""
+    clocks = worker.tell("clocks")
+    assert clocks["python"] - clocks["database"] == pytest.approx(seconds, abs=2)
+    assert clocks["library"] - clocks["database"] == pytest.approx(seconds, abs=2)
+    assert datetime.now(UTC).timestamp() == pytest.approx(clocks["database"], abs=5)
+
+
+def test_promise_13_clock_proof_delays_retries_and_order_do_not_ask_the_applications_clock(
+    fleet: Fleet, wrong: Process
+) -> None:
+    """F34, F79, TC-479: now, a delay and a given time, each written by a wrong process, next to a right one's."""
+    right = fleet.worker(handler=None, **LASTING)
+    # Born free, in turns: the order of position is the order of writing, whatever the writers' clocks say.
+    for number in range(0, 10, 2):
+        wrong.tell("write", count=1, first=number)
+        right.tell("write", count=1, first=number + 1)
+    wrong.tell("start")
+    fleet.until_settled(10)
+    assert [line.number for line in fleet.journal.lines("enter")] == list(range(10))
+
+    at_once, later, given, again = range(100, 104)
+    now = datetime.now(UTC)
+    times = {"occurred_at": now.isoformat(), "available_at": (now + timedelta(seconds=0.6)).isoformat()}
+    wrong.tell("write", count=1, first=later, how={"options": {"deliver_after": 0.6}})
+    wrong.tell("write", count=1, first=given, how={"options": times})
+    wrong.tell("write", count=1, first=at_once)
+    wrong.tell("write", count=1, first=again, how={"fails": 1})
+    fleet.until_settled(14)
+    wrong.finish()
+    right.finish()
+    assert fleet.journal.counts("effect") == dict.fromkeys(fleet.all_delivered(), 1)
+    written = {line.number: line.at for line in fleet.journal.lines("begin")}
+    waited = {line.number: line.at - written[line.number] for line in fleet.journal.lines("effect")}
+    assert 0 <= waited[at_once] < 0.5
+    assert 0.015 <= waited[again] < 1.5
+    # SQLite's clock has milliseconds, and the given time was taken a moment before its event was written.
+    assert 0.595 <= waited[later] < 2.5
+    assert 0.3 <= waited[given] < 2.5
+
+
+def test_promise_13_clock_proof_leases_of_a_wrong_process_hold_and_those_of_others_are_respected(
+    fleet: Fleet, wrong: Process
+) -> None:
+    """F79: a process with a wrong clock neither takes what another one holds nor loses what it holds itself."""
+    right = fleet.worker(gated=True, worker_count=1, **LASTING)
+    workers = (wrong, right)
+    for worker in workers:
+        worker.tell("start")
+        worker.tell("write", count=2, how={"waits": True})
+    fleet.until_entered(2)
+    for worker in workers:  # each looks at the whole table once more
+        worker.tell("poll")
+        worker.tell("write", count=1)
+    assert len(fleet.journal.lines("enter")) == 2
+    fleet.open_gate()
+    fleet.until_settled(6)
+    counters = [worker.tell("stats") for worker in workers]
+    for worker in workers:
+        worker.finish()
+    assert fleet.journal.counts("effect") == dict.fromkeys(fleet.all_delivered(), 1)
+    assert [count.get("lease_lost", 0) for count in counters] == [0, 0]

@@ -1,0 +1,147 @@
+"""Promise 14: a forked child has an owner id, connections and threads of its own, and its parent notices nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.promises.harness import Fleet
+
+SERVICES = ["aftercommit-keeper", "aftercommit-poller", "aftercommit-settler"]
+
+
+def forking(fleet: Fleet, program: str) -> Any:
+    """What came of a program that forks."""
+    process = fleet.process("tests.promises.forking", {"folder": str(fleet.folder), "program": program})
+    answer = process.answer(60)
+    process.finish()
+    return answer
+
+
+def each_delivered_once(fleet: Fleet, count: int) -> None:
+    assert fleet.journal.counts("effect") == dict.fromkeys(fleet.all_delivered(), 1)
+    assert len(fleet.statuses()) == count
+
+
+def test_promise_14_fork_safe_a_child_of_a_started_outbox_works_on_its_own_and_the_parent_goes_on(fleet: Fleet) -> None:
+    """F26, F64."""
+    found = forking(fleet, "started_before_the_fork")
+    parent, child = found["parent"], found["child"]["returned"]
+    assert parent["pid"] != child["pid"]
+    assert parent["owner"] != child["owner"]
+    for process in (parent, child):
+        assert set(SERVICES) <= set(process["threads"])
+    assert parent["connections"]
+    assert not set(parent["connections"]) & set(child["connections"])
+    assert found["after"]["owner"] == parent["owner"]
+    assert set(parent["connections"]) <= set(found["after"]["connections"])
+    each_delivered_once(fleet, 15)
+
+
+def test_promise_14_fork_safe_what_waits_in_the_parents_memory_is_not_delivered_by_the_child(fleet: Fleet) -> None:
+    found = forking(fleet, "memory_at_the_fork")
+    assert "returned" in found["child"]
+    assert found["early"] == []
+    each_delivered_once(fleet, 26)
+
+
+def test_promise_14_fork_safe_locks_that_other_threads_hold_do_not_stop_the_child(fleet: Fleet) -> None:
+    found = forking(fleet, "locks_at_the_fork")
+    assert "returned" in found["child"], found["child"]
+    each_delivered_once(fleet, 7)
+
+
+LOCKED_OUT = (
+    "SQLite keeps its locks per file in the memory of the process, and a fork copies them: what a connection of the "
+    "parent has locked is locked in the child for ever"
+)
+
+
+@pytest.mark.xfail(strict=True, reason=LOCKED_OUT)
+def test_promise_14_fork_safe_a_transaction_of_another_thread_does_not_lock_the_child_out(fleet: Fleet) -> None:
+    """F91."""
+    found = forking(fleet, "transaction_of_another_thread")
+    assert found["was_inside"]
+    assert "returned" in found["child"], found["child"]
+    each_delivered_once(fleet, 7)
+
+
+@pytest.mark.xfail(strict=True, reason=LOCKED_OUT)
+def test_promise_14_fork_safe_children_of_a_busy_parent_can_write(fleet: Fleet) -> None:
+    """F91: a parent that delivers is in a transaction at almost any moment."""
+    found = forking(fleet, "busy_at_the_fork")
+    assert found["failed"] is None, found
+    assert found["children"] == 30
+
+
+@pytest.mark.xfail(strict=True, reason=LOCKED_OUT)
+def test_promise_14_fork_safe_a_child_forked_inside_a_transaction_opens_its_own(fleet: Fleet) -> None:
+    found = forking(fleet, "own_transaction_of_the_child")
+    assert "returned" in found["child"], found["child"]
+    each_delivered_once(fleet, 6)
+
+
+def test_promise_14_fork_safe_a_child_cannot_write_into_a_transaction_of_its_parent(fleet: Fleet) -> None:
+    found = forking(fleet, "transaction_of_the_forking_thread")
+    assert (found["ambient"].get("raised"), found["passed"].get("raised")) == ("NotInTransaction", "NotInTransaction")
+    assert found["is_still_open"]
+    each_delivered_once(fleet, 1)
+    assert set(fleet.statuses()) == {found["inside"]}
+
+
+not_refused = pytest.mark.xfail(strict=True, reason="commit, execute and the end of a block do not ask whose tx it is")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param("inherited_commit", marks=not_refused),
+        pytest.param("inherited_end_of_block", marks=not_refused),
+        pytest.param("inherited_statement", marks=not_refused),
+        "inherited_rollback",
+    ],
+)
+def test_promise_14_fork_safe_a_child_cannot_end_or_use_a_transaction_of_its_parent(fleet: Fleet, program: str) -> None:
+    found = forking(fleet, program)
+    assert found["seen"] == {"returned": False}, "the child has committed what its parent had only begun"
+    assert found["is_still_open"]
+    each_delivered_once(fleet, 1)
+    if program in ("inherited_commit", "inherited_statement"):
+        assert found["said"].get("raised") == "NotInTransaction", found["said"]
+
+
+@pytest.mark.parametrize("program", ["preloaded", "preloaded_async"])
+def test_promise_14_fork_safe_a_preloaded_outbox_starts_in_each_of_its_children(fleet: Fleet, program: str) -> None:
+    """F64, F65: as under gunicorn with preload_app."""
+    children = [child["returned"] for child in forking(fleet, program)["children"]]
+    assert len({child["owner"] for child in children}) == 3
+    assert len({event_id for child in children for event_id in child["ids"]}) == 150
+    each_delivered_once(fleet, 150)
+
+
+def test_promise_14_fork_safe_a_child_of_a_running_loop_uses_the_outbox_on_its_own_loop(fleet: Fleet) -> None:
+    found = forking(fleet, "forked_from_a_running_loop")
+    assert found["child"]["returned"]["owner"] != found["owner"]
+    each_delivered_once(fleet, 51)
+
+
+@pytest.mark.xfail(strict=True, reason="a second fork forgets that the outbox was started before the first one")
+def test_promise_14_fork_safe_a_grandchild_of_a_started_outbox_delivers_too(fleet: Fleet) -> None:
+    found = forking(fleet, "forked_twice")
+    ids, is_started = found["child"]["returned"]["returned"]
+    assert len(ids) == 1
+    assert is_started
+
+
+def test_promise_14_fork_safe_children_of_multiprocessing_work_on_their_own(fleet: Fleet) -> None:
+    found = forking(fleet, "forked_by_multiprocessing")
+    assert found["ended"] == [0, 0]
+    owners = {process["owner"] for process in (*found["children"], found["after"])}
+    assert len(owners) == 3
+    each_delivered_once(fleet, 20)
+
+
+def test_promise_14_fork_safe_a_child_leaves_its_parents_private_database_alone(fleet: Fleet) -> None:
+    assert forking(fleet, "private_database")["ended"] == 0
+    assert len(fleet.journal.ids("effect")) == 3

@@ -1,0 +1,344 @@
+"""The contract of the records: dead letters, replays, purges and counts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from aftercommit.claims import DeadFilter
+from aftercommit.event import EventEnvelope, EventStatus
+from aftercommit.outcome import DONE, Dead, Retry
+from tests.stores.contract_hooks import StoreHooks, played
+from tests.stores.kit import DAY, HOUR, SECOND, event, ids, insert, settle, take, take_one
+
+ALL = DeadFilter()
+A_DAY = timedelta(days=1)
+
+
+class RecordsContract(StoreHooks):
+    """The table as people look at it."""
+
+    async def ended(self, store: Any, *given: EventEnvelope, status: EventStatus, age: int = 0) -> None:
+        """Rows that ended, or failed, or were just written, so many microseconds ago."""
+        await insert(store, *given)
+        if status is not EventStatus.NEW:
+            outcome = {EventStatus.DONE: DONE, EventStatus.DEAD: Dead("no use")}.get(status, Retry(A_DAY, "again"))
+            for claimed in await take(store, limit=1000):
+                assert await settle(store, claimed.lease, outcome)
+        for each in given if age else ():
+            then = self.now() - age
+            is_over = status in (EventStatus.DONE, EventStatus.DEAD)
+            self.change(
+                each.event_id, created_at=then, available_at=self.now() + DAY, **{"done_at": then} if is_over else {}
+            )
+
+    async def dead(self, store: Any, *given: EventEnvelope) -> None:
+        await self.ended(store, *given, status=EventStatus.DEAD)
+
+    # ------------------------------------------------------------ dead letters
+
+    @played
+    async def test_only_dead_rows_are_dead_letters(self) -> None:
+        """TC-209"""
+        store = await self.opened()
+        dead = event(
+            "OrderPlaced",
+            payload_json='{"z":1,"a":2}',
+            aggregate_type="Order",
+            aggregate_id="7",
+            tenant_id="acme",
+            headers={"b": "2", "a": "1"},
+        )
+        await self.dead(store, dead)
+        await self.ended(store, event(), status=EventStatus.DONE)
+        await self.ended(store, event(), status=EventStatus.RETRY)
+        await insert(store, event())
+        (found,) = await store.records.query_dead(ALL, 100)
+        row = self.row(dead.event_id)
+        assert (found.event_id, found.handler_id, found.event_type) == (dead.event_id, "", "OrderPlaced")
+        assert (found.aggregate_type, found.aggregate_id, found.tenant_id, found.key) == (
+            "Order",
+            "7",
+            "acme",
+            "Order/7",
+        )
+        assert (found.payload, list(found.headers.items())) == ('{"z":1,"a":2}', [("b", "2"), ("a", "1")])
+        assert (found.attempts, found.last_error, found.position) == (1, "no use", row["position"])
+        assert found.dead_at is not None
+        assert found.created_at <= found.dead_at
+
+    @played
+    async def test_dead_letters_are_found_by_event_type_and_aggregate_type(self) -> None:
+        """TC-210, TC-214"""
+        store = await self.opened()
+        one, two = event("A", aggregate_type="X"), event("A", aggregate_type="Y")
+        three = event("B", aggregate_type="X")
+        await self.dead(store, one, two, three)
+        await insert(store, event("A", aggregate_type="X"))
+        for where, expected in (
+            (ALL, [one, two, three]),
+            (DeadFilter("A"), [one, two]),
+            (DeadFilter(aggregate_type="X"), [one, three]),
+            (DeadFilter("A", "X"), [one]),
+            (DeadFilter("B", "Y"), []),
+            (DeadFilter("unknown"), []),
+        ):
+            assert ids(await store.records.query_dead(where, 100)) == ids(expected)
+            assert await store.records.count_dead(where) == len(expected)
+
+    @played
+    async def test_dead_letters_come_oldest_first_up_to_a_limit(self) -> None:
+        """TC-211"""
+        store = await self.opened()
+        given = [event() for _ in range(5)]
+        await self.dead(store, *given)
+        self.change(given[0].event_id, done_at=self.now() + HOUR)
+        assert ids(await store.records.query_dead(ALL, 3)) == ids(given[:3])
+
+    # ------------------------------------------------------------ replay and discard
+
+    @played
+    async def test_a_replayed_event_is_new_again(self) -> None:
+        """TC-212, promise 7"""
+        store = await self.opened()
+        given = event(deliver_after="1h")
+        await insert(store, given)
+        self.fall_due()
+        await self.dead(store)
+        assert self.row()["status"] == EventStatus.DEAD
+        self.change(attempts=10, abandoned=3, done_handlers="mail", available_at=0)
+        dead = self.row()
+        before = self.now()
+        assert await store.records.replay(given.event_id, None) == 1
+        row = self.row()
+        assert before <= row["available_at"] <= self.now()
+        assert row == {
+            **dead,
+            "status": EventStatus.NEW,
+            "attempts": 0,
+            "abandoned": 0,
+            "available_at": row["available_at"],
+            "done_at": None,
+            "last_error": None,
+            "done_handlers": None,
+            "lease_epoch": dead["lease_epoch"] + 1,
+        }
+        claimed = await take_one(store)
+        assert (claimed.event, claimed.attempts, claimed.is_suspect) == (given, 0, False)
+
+    @pytest.mark.parametrize("status", [EventStatus.NEW, EventStatus.RETRY, EventStatus.DONE])
+    @played
+    async def test_only_dead_rows_are_replayed_or_discarded(self, status: EventStatus) -> None:
+        """TC-213"""
+        store = await self.opened()
+        given = event()
+        await self.ended(store, given, status=status)
+        before = self.rows()
+        assert before[0]["status"] == status
+        assert await store.records.replay(given.event_id, None) == 0
+        assert await store.records.replay("unknown", None) == 0
+        assert await store.records.replay_after(ALL, 0, 10) == (0, None)
+        assert await store.records.discard(given.event_id, None, "") == 0
+        assert await store.records.discard("unknown", None, "") == 0
+        assert self.rows() == before
+
+    @pytest.mark.parametrize("action", ["replay", "discard"])
+    @played
+    async def test_one_handlers_row_is_chosen_by_its_handler(self, action: str) -> None:
+        store = await self.opened()
+        given = event()
+        await insert(store, given, handler_id="mail")
+        await insert(store, given, handler_id="stock")
+        await self.dead(store)
+        act = store.records.replay if action == "replay" else lambda *key: store.records.discard(*key, "")
+        assert await act(given.event_id, "mail") == 1
+        statuses = {row["handler_id"]: row["status"] for row in self.rows()}
+        assert statuses["stock"] == EventStatus.DEAD
+        assert statuses["mail"] != EventStatus.DEAD
+        assert await act(given.event_id, None) == 1, "the other one"
+
+    @played
+    async def test_replaying_all_goes_once_over_the_table(self) -> None:
+        """TC-215, TC-218: what dies again behind the cursor is not replayed again."""
+        store = await self.opened()
+        given = [event() for _ in range(5)]
+        await self.dead(store, *given)
+        places = [row["position"] for row in self.rows()]
+        assert await store.records.replay_after(ALL, 0, 2) == (2, places[1])
+        await self.dead(store)
+        assert [row["status"] for row in self.rows()] == [EventStatus.DEAD] * 5
+        assert await store.records.replay_after(ALL, places[1], 2) == (2, places[3])
+        assert await store.records.replay_after(ALL, places[3], 2) == (1, None)
+        assert [row["status"] for row in self.rows()] == [3, 3, 0, 0, 0]
+
+    @played
+    async def test_a_last_batch_that_is_full_is_followed_by_an_empty_one(self) -> None:
+        """TC-215"""
+        store = await self.opened()
+        await self.dead(store, event(), event())
+        replayed, last = await store.records.replay_after(ALL, 0, 2)
+        assert (replayed, last) == (2, self.rows()[1]["position"])
+        assert await store.records.replay_after(ALL, last, 2) == (0, None)
+
+    @played
+    async def test_replaying_all_goes_by_the_filter(self) -> None:
+        store = await self.opened()
+        await self.dead(store, event("A"), event("B"), event("A", aggregate_type="X"))
+        assert (await store.records.replay_after(DeadFilter("A"), 0, 10))[0] == 2
+        assert [row["status"] for row in self.rows()] == [0, 3, 0]
+        assert {row["lease_epoch"] for row in self.rows() if row["status"] == 0} == {2}
+
+    @played
+    async def test_a_discarded_event_is_done_and_keeps_the_reason(self) -> None:
+        store = await self.opened()
+        given = event()
+        await self.dead(store, given)
+        dead = self.row()
+        assert await store.records.discard(given.event_id, None, "sent by hand; password=hunter2") == 1
+        row = self.row()
+        assert (row["status"], row["last_error"]) == (EventStatus.DONE, "discarded: sent by hand; password=***")
+        assert row["lease_epoch"] == dead["lease_epoch"] + 1
+        assert await store.records.count_dead(ALL) == 0
+        assert await take(store) == []
+        assert await store.records.replay(given.event_id, None) == 0
+
+    @pytest.mark.parametrize(("reason", "length"), [("", len("discarded")), ("x" * 5000, 4000)])
+    @played
+    async def test_the_reason_of_a_discard_may_be_missing_or_long(self, reason: str, length: int) -> None:
+        store = await self.opened()
+        given = event()
+        await self.dead(store, given)
+        assert await store.records.discard(given.event_id, None, reason) == 1
+        assert len(self.row()["last_error"]) == length
+
+    # ------------------------------------------------------------ purge
+
+    @played
+    async def test_a_purge_deletes_what_has_ended(self) -> None:
+        """TC-195, TC-198"""
+        store = await self.opened()
+        for status in EventStatus:
+            await self.ended(store, event(str(status.name)), status=status, age=10 * DAY)
+        assert await store.records.purge(A_DAY, dead=True, limit=100) == 2
+        assert [row["event_type"] for row in self.rows()] == ["NEW", "RETRY"]
+        assert await store.records.purge(A_DAY, dead=True, limit=100) == 0
+
+    @played
+    async def test_dead_rows_are_purged_only_when_asked_to(self) -> None:
+        """F31"""
+        store = await self.opened()
+        await self.ended(store, event("done"), status=EventStatus.DONE, age=10 * DAY)
+        await self.ended(store, event("dead"), status=EventStatus.DEAD, age=10 * DAY)
+        assert await store.records.purge(A_DAY, dead=False, limit=100) == 1
+        assert [row["event_type"] for row in self.rows()] == ["dead"]
+
+    @pytest.mark.parametrize("status", [EventStatus.DONE, EventStatus.DEAD])
+    @played
+    async def test_a_purge_respects_the_cutoff(self, status: EventStatus) -> None:
+        """TC-196, TC-199"""
+        store = await self.opened()
+        await self.ended(store, event("old"), status=status, age=10 * DAY)
+        await self.ended(store, event("young"), status=status, age=HOUR)
+        assert await store.records.purge(A_DAY, dead=True, limit=100) == 1
+        assert [row["event_type"] for row in self.rows()] == ["young"]
+        assert await store.records.purge(A_DAY, dead=True, limit=100) == 0
+
+    @played
+    async def test_a_purge_deletes_the_oldest_first_up_to_its_limit(self) -> None:
+        """TC-197"""
+        store = await self.opened()
+        given = [event(f"T{number}") for number in range(5)]
+        await self.ended(store, *given, status=EventStatus.DONE, age=10 * DAY)
+        for number, each in enumerate(given):
+            self.change(each.event_id, done_at=self.now() - (10 + number) * DAY)
+        assert await store.records.purge(A_DAY, dead=False, limit=3) == 3
+        assert [row["event_type"] for row in self.rows()] == ["T0", "T1"]
+        assert await store.records.purge(A_DAY, dead=False, limit=3) == 2
+
+    @played
+    async def test_one_limit_holds_for_done_and_dead_together(self) -> None:
+        store = await self.opened()
+        await self.ended(store, event(), event(), status=EventStatus.DONE, age=10 * DAY)
+        await self.ended(store, event(), event(), status=EventStatus.DEAD, age=10 * DAY)
+        assert await store.records.purge(A_DAY, dead=True, limit=3) == 3
+        assert [row["status"] for row in self.rows()] == [EventStatus.DEAD]
+        assert await store.records.purge(A_DAY, dead=True, limit=3) == 1
+
+    @played
+    async def test_the_time_of_its_end_decides_and_not_its_birth(self) -> None:
+        """TC-200"""
+        store = await self.opened()
+        await self.ended(store, event(), status=EventStatus.DONE, age=10 * DAY)
+        self.change(done_at=self.now() - HOUR)
+        assert await store.records.purge(A_DAY, dead=True, limit=100) == 0
+
+    @pytest.mark.parametrize("status", [EventStatus.DONE, EventStatus.DEAD])
+    @played
+    async def test_a_row_that_somebody_else_ended_goes_by_its_birth(self, status: EventStatus) -> None:
+        """TC-201: without a time of its end, as a statement by hand leaves it."""
+        store = await self.opened()
+        old, young = event("old"), event("young")
+        await insert(store, old, young)
+        self.change(status=int(status), done_at=None, created_at=self.now() - HOUR)
+        self.change(old.event_id, created_at=self.now() - 10 * DAY)
+        assert await store.records.purge(A_DAY, dead=True, limit=100) == 1
+        assert [row["event_type"] for row in self.rows()] == ["young"]
+
+    @played
+    async def test_a_purge_by_age_takes_every_status(self) -> None:
+        """TC-203"""
+        store = await self.opened()
+        for status in EventStatus:
+            await self.ended(store, event(), status=status, age=10 * DAY)
+        await insert(store, event("young"))
+        assert await store.records.purge_aged(A_DAY, limit=100) == 4
+        assert [row["event_type"] for row in self.rows()] == ["young"]
+        assert await store.records.purge_aged(A_DAY, limit=100) == 0
+
+    @played
+    async def test_a_purge_by_age_has_a_limit(self) -> None:
+        """TC-203"""
+        store = await self.opened()
+        await insert(store, *[event() for _ in range(5)])
+        self.change(created_at=self.now() - 10 * DAY)
+        assert [await store.records.purge_aged(A_DAY, limit=2) for _ in range(4)] == [2, 2, 1, 0]
+
+    # ------------------------------------------------------------ backlog
+
+    @played
+    async def test_an_empty_table_has_no_backlog(self) -> None:
+        store = await self.opened()
+        backlog = await store.records.backlog()
+        assert (backlog.new, backlog.retry, backlog.dead, backlog.leased) == (0, 0, 0, 0)
+        assert backlog.oldest_due == timedelta(0)
+
+    @played
+    async def test_the_backlog_counts_what_is_unfinished(self) -> None:
+        store = await self.opened()
+        await self.ended(store, event(), status=EventStatus.DONE)
+        await self.ended(store, event(), event(), status=EventStatus.DEAD)
+        await self.ended(store, event(), event(), event(), status=EventStatus.RETRY)
+        await insert(store, *[event() for _ in range(4)])
+        backlog = await store.records.backlog()
+        assert (backlog.new, backlog.retry, backlog.dead, backlog.leased) == (4, 3, 2, 0)
+
+    @played
+    async def test_the_backlog_counts_leases_that_stand(self) -> None:
+        store = await self.opened()
+        await insert(store, *[event() for _ in range(3)])
+        first, *_ = await take(store, limit=2)
+        assert (await store.records.backlog()).leased == 2
+        self.change(first.event.event_id, lease_until=self.now() - 1)
+        assert (await store.records.backlog()).leased == 1
+
+    @played
+    async def test_the_backlog_tells_how_long_the_oldest_has_been_due(self) -> None:
+        store = await self.opened()
+        await insert(store, event(deliver_after="1h"))
+        assert (await store.records.backlog()).oldest_due == timedelta(0)
+        late = event()
+        await insert(store, late, event())
+        self.change(late.event_id, available_at=self.now() - 90 * SECOND, created_at=self.now() - HOUR)
+        assert timedelta(seconds=90) <= (await store.records.backlog()).oldest_due < timedelta(seconds=150)

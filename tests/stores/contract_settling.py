@@ -1,0 +1,279 @@
+"""The contract of settle: what each outcome writes, and what a group of them does."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from aftercommit.claims import RowKey, Settlement
+from aftercommit.event import EventStatus
+from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retry
+from aftercommit.redact import MAX_ERROR_LENGTH, error_text
+from tests.stores.contract_hooks import StoreHooks, played
+from tests.stores.kit import HOUR, SECOND, event, ids, insert, lease_of, settle, take, take_one
+
+MINUTE = timedelta(minutes=1)
+
+#: Words that would break out of a statement, or that a store may carry inside another format.
+WORDS = [
+    "plain",
+    "it's \"quoted\" 'twice'",
+    "back\\slash \\n \\u0041 \\",
+    "; DROP TABLE outbox_event; --",
+    "?1 :name $1 %s {table}",
+    "new\nline\ttab\r\x1b[31m\x7f",
+    "😀 漢字 e\u0301 \u2028 \ufeff",
+    "[1, null, {}]",
+    "null",
+    "123",
+]
+
+
+class SettlingContract(StoreHooks):
+    """Outcomes as rows."""
+
+    @played
+    async def test_done_ends_the_row(self) -> None:
+        """TC-083"""
+        store = await self.opened()
+        await insert(store, event())
+        before = self.now()
+        assert await settle(store, (await take_one(store)).lease, DONE)
+        row = self.row()
+        assert (row["status"], row["attempts"], row["last_error"]) == (EventStatus.DONE, 0, None)
+        assert before <= row["done_at"] <= self.now()
+        assert await take(store) == []
+
+    @played
+    async def test_retry_counts_keeps_the_error_and_waits(self) -> None:
+        """TC-085"""
+        store = await self.opened()
+        await insert(store, event())
+        before = self.now()
+        assert await settle(store, (await take_one(store)).lease, Retry(MINUTE, "Connection failed"))
+        row = self.row()
+        assert (row["status"], row["attempts"], row["last_error"]) == (EventStatus.RETRY, 1, "Connection failed")
+        assert before + 60 * SECOND <= row["available_at"] <= self.now() + 60 * SECOND
+        assert row["done_at"] is None
+        assert await take(store) == []
+
+    @played
+    async def test_attempts_are_counted_in_the_row(self) -> None:
+        """TC-086, TC-470: on what is stored, whatever the claim saw."""
+        store = await self.opened()
+        await insert(store, event())
+        assert await settle(store, (await take_one(store)).lease, Retry(timedelta(0), "one"))
+        claimed = await take_one(store)
+        assert claimed.attempts == 1
+        self.change(attempts=5)
+        assert await settle(store, claimed.lease, Retry(timedelta(0), "two"))
+        assert self.row()["attempts"] == 6
+        assert await settle(store, (await take_one(store)).lease, Dead("three"))
+        assert (self.row()["attempts"], self.row()["status"]) == (7, EventStatus.DEAD)
+
+    @pytest.mark.parametrize(("counted", "attempts"), [(True, 1), (False, 0)])
+    @played
+    async def test_dead_ends_the_row_with_its_error(self, counted: bool, attempts: int) -> None:
+        """TC-088"""
+        store = await self.opened()
+        await insert(store, event())
+        before = self.now()
+        assert await settle(store, (await take_one(store)).lease, Dead("no use", counted))
+        row = self.row()
+        assert (row["status"], row["attempts"], row["last_error"]) == (EventStatus.DEAD, attempts, "no use")
+        assert before <= row["done_at"] <= self.now()
+        assert await take(store) == []
+
+    @played
+    async def test_defer_counts_nothing(self) -> None:
+        """TC-096"""
+        store = await self.opened()
+        await insert(store, event())
+        assert await settle(store, (await take_one(store)).lease, Retry(timedelta(0), "first"))
+        assert await settle(store, (await take_one(store)).lease, Defer(MINUTE))
+        row = self.row()
+        assert (row["status"], row["attempts"], row["last_error"]) == (EventStatus.RETRY, 1, "first")
+        assert row["available_at"] > self.now() + 50 * SECOND
+        self.fall_due()
+        assert (await take_one(store)).attempts == 1
+
+    @played
+    async def test_release_changes_the_lease_alone(self) -> None:
+        """Free for anybody at once, under a new epoch."""
+        store = await self.opened()
+        await insert(store, event())
+        before = self.row()
+        claimed = await take_one(store, "alice")
+        assert await settle(store, claimed.lease, RELEASE)
+        assert self.row() == {**before, "lease_epoch": claimed.lease.epoch + 1}
+        assert (await take_one(store, "bob")).lease.epoch == claimed.lease.epoch + 2
+
+    @pytest.mark.parametrize(
+        "outcome", [DONE, Retry(MINUTE, "no"), Dead("no"), Defer(MINUTE), RELEASE], ids=lambda each: type(each).__name__
+    )
+    @played
+    async def test_every_outcome_clears_the_lease(self, outcome: Outcome) -> None:
+        """TC-111"""
+        store = await self.opened()
+        await insert(store, event())
+        assert await settle(store, (await take_one(store)).lease, outcome)
+        row = self.row()
+        assert (row["locked_by"], row["locked_at"], row["lease_until"]) == (None, None, None)
+
+    @played
+    async def test_success_clears_the_error_of_an_earlier_attempt(self) -> None:
+        """TC-471"""
+        store = await self.opened()
+        await insert(store, event())
+        assert await settle(store, (await take_one(store)).lease, Retry(timedelta(0), "no luck"))
+        assert await settle(store, (await take_one(store)).lease, DONE)
+        assert (self.row()["last_error"], self.row()["attempts"]) == (None, 1)
+
+    @played
+    async def test_a_long_error_is_cut(self) -> None:
+        """TC-087"""
+        store = await self.opened()
+        await insert(store, event())
+        text = error_text(ValueError("x" * 5000))
+        assert await settle(store, (await take_one(store)).lease, Retry(MINUTE, text))
+        stored = self.row()["last_error"]
+        assert len(stored) == MAX_ERROR_LENGTH
+        assert stored.startswith("ValueError: xxx")
+        assert stored.endswith("...")
+
+    @pytest.mark.parametrize("word", WORDS)
+    @played
+    async def test_any_words_are_kept_as_they_are(self, word: str) -> None:
+        """In errors, ids, handlers and owners; single and in a group."""
+        store = await self.opened()
+        named, other = event(event_id=word), event()
+        await insert(store, named, other, handler_id=word)
+        first, second = await take(store, word)
+        assert (first.lease.key, first.lease.owner) == (RowKey(word, word), word)
+        assert set(await store.renew([first.lease, second.lease], MINUTE)) == {first.lease.key, second.lease.key}
+        assert await store.mark_suspect(first.lease)
+        assert not await store.settle(
+            [Settlement(first.lease, Retry(timedelta(0), word)), Settlement(second.lease, DONE)]
+        )
+        assert self.row(word)["last_error"] == word
+        again = await take_one(store, word)
+        assert await settle(store, again.lease, Dead(word))
+        assert self.row(word)["last_error"] == word
+        assert await store.records.replay(word, word) == 1
+
+    @pytest.mark.parametrize("outcome", [Retry(timedelta.max, "never"), Defer(timedelta.max)], ids=["retry", "defer"])
+    @played
+    async def test_a_delay_without_end_is_taken(self, outcome: Outcome) -> None:
+        """More than an integer of 64 bits holds; an outcome that could never be written would be tried for ever."""
+        store = await self.opened()
+        await insert(store, event())
+        assert await settle(store, (await take_one(store)).lease, outcome)
+        assert self.row()["available_at"] > self.now() + 1000 * 365 * 24 * HOUR
+        assert await take(store) == []
+
+    # ------------------------------------------------------------ groups
+
+    @played
+    async def test_a_group_of_all_kinds_is_settled_at_once(self) -> None:
+        store = await self.opened()
+        given = [event() for _ in range(12)]
+        await insert(store, *given)
+        kinds = [DONE, Retry(MINUTE, "r"), Dead("d"), Defer(MINUTE), RELEASE, Dead("u", counted=False)] * 2
+        claimed = await take(store)
+        refused = await store.settle([Settlement(row.lease, kind) for row, kind in zip(claimed, kinds, strict=True)])
+        assert not refused
+        found = [(row["status"], row["attempts"], row["last_error"], row["locked_by"]) for row in self.rows()]
+        assert (
+            found
+            == [
+                (1, 0, None, None),
+                (2, 1, "r", None),
+                (3, 1, "d", None),
+                (2, 0, None, None),
+                (0, 0, None, None),
+                (3, 0, "u", None),
+            ]
+            * 2
+        )
+
+    @played
+    async def test_each_row_of_a_group_gets_its_own_values(self) -> None:
+        store = await self.opened()
+        given = [event() for _ in range(20)]
+        await insert(store, *given)
+        claimed = await take(store)
+        delays = [timedelta(minutes=number) for number in range(1, 21)]
+        outcomes = [Retry(delay, f"error {delay}") for delay in delays]
+        assert not await store.settle(
+            [Settlement(row.lease, each) for row, each in zip(claimed, outcomes, strict=True)]
+        )
+        now = self.now()
+        for row, delay in zip(self.rows(), delays, strict=True):
+            assert row["last_error"] == f"error {delay}"
+            assert abs(row["available_at"] - now - delay // timedelta(microseconds=1)) < 30 * SECOND
+
+    @pytest.mark.parametrize("position", [0, 2, 4])
+    @pytest.mark.parametrize(
+        "kind", [DONE, Retry(MINUTE, "r"), Dead("d"), RELEASE], ids=lambda each: type(each).__name__
+    )
+    @played
+    async def test_a_refused_row_of_a_group_is_named_and_the_others_are_settled(
+        self, kind: Outcome, position: int
+    ) -> None:
+        """Wherever it stands, whatever it was to be."""
+        store = await self.opened()
+        given = [event() for _ in range(5)]
+        await insert(store, *given)
+        claimed = await take(store, "alice")
+        lost = claimed[position].lease
+        self.change(lost.key.event_id, locked_by="bob", lease_epoch=9)
+        before = self.row(lost.key.event_id)
+        group = [Settlement(row.lease, kind if row.lease == lost else DONE) for row in claimed]
+        assert set(await store.settle(group)) == {lost.key}
+        assert self.row(lost.key.event_id) == before
+        assert [row["status"] for row in self.rows() if row["event_id"] != lost.key.event_id] == [EventStatus.DONE] * 4
+
+    @played
+    async def test_a_group_of_refused_rows_names_them_all(self) -> None:
+        store = await self.opened()
+        given = [event() for _ in range(3)]
+        await insert(store, *given)
+        group = [Settlement(lease_of(each.event_id, "nobody", 7), DONE) for each in given]
+        assert set(await store.settle(group)) == {RowKey(each.event_id, "") for each in given}
+
+    @played
+    async def test_a_group_is_settled_whole_or_not_at_all(self) -> None:
+        """A text that no database takes; the settler then writes row by row."""
+        store = await self.opened()
+        await insert(store, *[event() for _ in range(4)])
+        claimed = await take(store)
+        before = self.rows()
+        outcomes = [DONE, Dead("d"), Retry(MINUTE, "lone surrogate: \ud800"), RELEASE]
+        with pytest.raises(Exception, match=r".") as caught:
+            await store.settle([Settlement(row.lease, each) for row, each in zip(claimed, outcomes, strict=True)])
+        assert store.is_row_fault(caught.value)
+        assert self.rows() == before
+        assert not await store.settle([Settlement(row.lease, DONE) for row in claimed])
+
+    @played
+    async def test_settling_nothing_is_fine(self) -> None:
+        store = await self.opened()
+        assert not await store.settle([])
+
+    # ------------------------------------------------------------ delete on completion
+
+    @played
+    async def test_completed_rows_are_deleted_when_asked_to(self) -> None:
+        """Others stay, and so does a row whose lease is lost."""
+        store = await self.opened(delete_completed=True)
+        done, failed, dead, lost = (event() for _ in range(4))
+        await insert(store, done, failed, dead, lost)
+        claimed = await take(store, "alice")
+        self.change(lost.event_id, locked_by="bob")
+        outcomes = [DONE, Retry(MINUTE, "r"), Dead("d"), DONE]
+        refused = await store.settle([Settlement(row.lease, each) for row, each in zip(claimed, outcomes, strict=True)])
+        assert set(refused) == {RowKey(lost.event_id, "")}
+        assert [row["event_id"] for row in self.rows()] == ids([failed, dead, lost])
+        assert [row["status"] for row in self.rows()] == [EventStatus.RETRY, EventStatus.DEAD, EventStatus.NEW]
+        assert not await settle(store, claimed[0].lease, DONE), "the repeat finds no row"
