@@ -37,7 +37,7 @@ def main() -> None:
     sizes = QUICK if options.quick else FULL
     if options.rounds is not None:
         sizes = replace(sizes, rounds=options.rounds, imports=min(sizes.imports, max(3, options.rounds)))
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that databases are removed
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that databases are removed
     workshop = _workshop(options.folder)
     try:
         about = {

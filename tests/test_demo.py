@@ -9,9 +9,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -65,20 +65,31 @@ def piped(environment: dict[str, str], *arguments: str) -> subprocess.CompletedP
 
 def on_a_terminal(environment: dict[str, str]) -> tuple[int, str]:
     """The exit code and everything that a terminal got."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(DEMO, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
-        os.close(theirs)
-        with open(ours, "rb", buffering=0) as terminal:
-            got = b"".join(_until_hung_up(terminal))
+    process, terminal = started_on_a_terminal(environment)
+    with process, terminal:
+        got = read_until(terminal)
     return process.returncode, got.decode()
 
 
-def _until_hung_up(terminal) -> Iterator[bytes]:
-    try:
-        while chunk := terminal.read(65536):
-            yield chunk
-    except OSError:  # how Linux says that the other side of a terminal is closed
-        return
+def started_on_a_terminal(environment: dict[str, str]) -> tuple[subprocess.Popen[bytes], BinaryIO]:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(DEMO, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, process_group=0)
+    os.close(theirs)
+    return process, open(ours, "rb", buffering=0)
+
+
+def read_until(terminal: BinaryIO, wanted: bytes | None = None) -> bytes:
+    """What the terminal gets, up to these bytes or to its end."""
+    got = b""
+    while wanted is None or wanted not in got:
+        try:
+            chunk = terminal.read(65536)
+        except OSError:  # how Linux says that nobody has this terminal open any more
+            break
+        if not chunk:
+            break
+        got += chunk
+    return got
 
 
 def questions(database: Path, *asked: str) -> list[list[tuple]]:
@@ -235,40 +246,26 @@ def test_an_interrupted_demo_ends_cleanly(environment, folder: Path, moment: str
 
 
 def test_ctrl_c_gives_the_terminal_back(environment, folder: Path) -> None:
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        DEMO, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
-    ) as process:
-        os.close(theirs)
-        with open(ours, "rb", buffering=0) as terminal:
-            got = b""
-            for chunk in _until_hung_up(terminal):
-                got += chunk
-                if b"4. Crash" in got:
-                    break
-            assert b"4. Crash" in got
-            process.send_signal(signal.SIGINT)
-            got += b"".join(_until_hung_up(terminal))
+    process, terminal = started_on_a_terminal(environment)
+    with process, terminal:
+        got = read_until(terminal, b"4. Crash")
+        process.send_signal(signal.SIGINT)
+        got += read_until(terminal)
 
     assert process.returncode == 128 + signal.SIGINT
     assert b"Traceback" not in got
-    assert got.rindex(b"Stopped.") < got.rindex(b"\x1b[?25h")
+    assert got.index(b"4. Crash") < got.rindex(b"Stopped.") < got.rindex(b"\x1b[?25h")
     assert list(folder.iterdir()) == []
 
 
 def test_a_terminal_that_is_closed_ends_the_demo_and_leaves_nothing_behind(environment, folder: Path) -> None:
-    process, ours = pty.fork()
-    if process == 0:
-        os.execvpe(DEMO[0], DEMO, environment)  # noqa: S606
-    with open(ours, "rb", buffering=0) as terminal:
-        got = b""
-        for chunk in _until_hung_up(terminal):
-            got += chunk
-            if b"4. Crash" in got:
-                break
+    process, terminal = started_on_a_terminal(environment)
+    with process, terminal:
+        got = read_until(terminal, b"4. Crash")
+        process.send_signal(signal.SIGHUP)
 
     assert b"4. Crash" in got
-    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 128 + signal.SIGHUP
+    assert process.returncode == 128 + signal.SIGHUP
     assert list(folder.iterdir()) == []
 
 

@@ -10,108 +10,17 @@ import contextlib
 import json
 import multiprocessing
 import os
-import select
-import signal
 import sqlite3
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from aftercommit import AsyncOutbox, EventEnvelope, Outbox, ids
-from aftercommit.stores.sqlite import connection, target
-from tests.promises.journal import Journal
+from tests.promises.forks import CALM, CHILD_PATIENCE, Child, Program
 from tests.promises.listener import EVENT, Listener
-
-#: A child that says nothing for this long hangs.
-CHILD_PATIENCE = 15.0
-
-#: Nothing expires, and the poller looks only when it is woken: a parent at rest stays at rest.
-CALM = {"lock_timeout": "60s", "poll_interval": "1h"}
-
-#: A child that cannot write says so soon.
-connection.BUSY_TIMEOUT = target.BUSY_TIMEOUT = 1.5
-
-
-class Program:
-    """What every scenario uses: a database, a journal, and a way to run something in a child."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.url = f"sqlite:///{folder / 'outbox.db'}"
-        self.journal = Journal(folder / "journal")
-        self.gate = folder / "gate"
-
-    def outbox(self, kind: Any = Outbox, **options: Any) -> Any:
-        outbox = kind(self.url, **{**CALM, **options})
-        outbox.register(EVENT, Listener(self.journal, self.gate).sync)
-        return outbox
-
-    def event(self, number: int = 0, **order: Any) -> EventEnvelope:
-        return EventEnvelope(EVENT, payload_json=json.dumps({"n": number, **order}))
-
-    def write(self, outbox: Outbox, count: int = 1) -> list[str]:
-        ids = []
-        for number in range(count):
-            event = self.event(number)
-            with outbox.transaction():
-                outbox.write(event)
-            self.journal.say("ok", event.event_id)
-            ids.append(event.event_id)
-        return ids
-
-    def until(self, look: Callable[[], Any]) -> None:
-        watch = threading.Event()
-        for _ in range(int(CHILD_PATIENCE / 0.005)):
-            if look():
-                return
-            watch.wait(0.005)
-        raise AssertionError("never came")
-
-    def until_effects(self, ids: list[str]) -> None:
-        self.until(lambda: self.journal.ids("effect") >= set(ids))
-
-    def at_rest(self, outbox: Outbox) -> None:
-        """No thread of the outbox is in a transaction, nor will be."""
-        self.until(lambda: outbox._engine.settler.unsettled == 0)
-        outbox.poll()
-
-
-class Child:
-    """A forked process that runs one function, says what it returned or raised, and ends without clean-up."""
-
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self._pipe, there = os.pipe()
-        self.pid = os.fork()
-        if self.pid:
-            os.close(there)
-            return
-        with contextlib.suppress(BaseException):
-            os.write(there, json.dumps(_said(work)).encode())
-        os._exit(0)
-
-    def said(self, patience: float = CHILD_PATIENCE) -> Any:
-        try:
-            if not select.select([self._pipe], [], [], patience)[0]:
-                os.kill(self.pid, signal.SIGKILL)
-                return {"hangs": True}
-            return json.loads(os.read(self._pipe, 65536) or b"null")
-        finally:
-            os.waitpid(self.pid, 0)
-            os.close(self._pipe)
-
-
-def _said(work: Callable[[], Any]) -> Any:
-    try:
-        return {"returned": work()}
-    except BaseException as error:
-        return {"raised": type(error).__name__, "trace": traceback.format_exc()}
-
-
-# ------------------------------------------------------------ the programs
 
 
 def started_before_the_fork(program: Program) -> dict[str, Any]:
@@ -210,7 +119,7 @@ def transaction_of_another_thread(program: Program) -> dict[str, Any]:
             with outbox.transaction():
                 outbox.write(program.event())
                 inside.wait()
-                threading.Event().wait(0.2)
+                threading.Event().wait(0.3)
                 ended.append(time.monotonic())
 
         holder = threading.Thread(target=hold)

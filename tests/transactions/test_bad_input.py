@@ -157,10 +157,6 @@ def test_a_generator_that_fails_half_way_keeps_the_whole_batch_out(world: World)
     world.run(scenario)
 
 
-@pytest.mark.xfail(
-    reason="stores/sql.py: insert() of several rows is executemany, whose first rows stay when a later one is refused; "
-    "the port says that it writes all or raises before"
-)
 @pytest.mark.parametrize("count", [2, 1200])
 def test_a_batch_that_the_database_refuses_leaves_none_of_it(world: World, count: int) -> None:
     """The last one has the id of the first: who catches the error and commits must not find half a batch."""

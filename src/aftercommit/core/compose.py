@@ -42,7 +42,8 @@ class Composer:
                 f"write({event_type!r}) was given no payload",
                 fix=f"write({event_type!r}, payload); JSON null is 'null'",
             )
-        encoded = encode_payload(payload)
+        # Text is checked by the envelope, and need not be twice.
+        encoded = payload if isinstance(payload, str) else encode_payload(payload)
         if isinstance(encoded, str):
             return EventEnvelope(event_type, payload_json=encoded, **given)
         return EventEnvelope(event_type, payload_bytes=encoded, **given)

@@ -152,5 +152,5 @@ class Delivery:
                 log.warning("an interceptor failed after %r and is ignored: %s", event, error_text(told.error))
 
     def _log_failure(self, claimed: Claimed, error: BaseException, outcome: Outcome) -> None:
-        then = f"again in {outcome.delay.total_seconds():.1f} s" if isinstance(outcome, Retry) else "no more attempts"
+        then = f"again in {outcome.delay.total_seconds():.3g} s" if isinstance(outcome, Retry) else "no more attempts"
         log.warning("attempt %d of %r failed, %s: %s", claimed.attempts + 1, claimed.event, then, traceback_text(error))

@@ -158,13 +158,22 @@ class Settler(Service):
     async def _write_one_by_one(self, group: list[Unsettled], error: Exception) -> None:
         """One row of the group is to blame; it must not keep the others, nor itself, from ending."""
         log.warning("a group of %d outcomes was refused and is written row by row: %s", len(group), error_text(error))
+        unwritable: list[Unsettled] = []
+        problem = error
         for index, entry in enumerate(group):
             try:
                 refused = await self._write_single(entry)
-            except Exception:
-                self._put_back(group[index:])
-                raise
-            self._close([entry], refused)
+            except Exception as refusal:
+                problem = refusal
+                if not self._store.is_row_fault(refusal):
+                    unwritable += group[index:]
+                    break
+                unwritable.append(entry)
+            else:
+                self._close([entry], refused)
+        if unwritable:
+            self._put_back(unwritable)
+            raise problem
 
     async def _write_single(self, entry: Unsettled) -> Collection[RowKey]:
         try:
@@ -177,10 +186,11 @@ class Settler(Service):
         return await self._store.settle([entry.settlement()])
 
     def _put_back(self, group: list[Unsettled]) -> None:
+        """To be written later, behind what came meanwhile: one that is refused for ever must not hold up the rest."""
         for entry in group:
             entry.is_ambiguous = True
         with self.monitor:
-            self._pending[:0] = group
+            self._pending += group
 
     def _close(self, group: Sequence[Unsettled], refused: Collection[RowKey]) -> None:
         """The store has answered: let go of what is settled and of what was lost."""
@@ -197,7 +207,10 @@ class Settler(Service):
             if entry.holding.lease.key not in refused:
                 counts[_COUNTED[type(entry.outcome)]] += 1
                 self._announce(entry)
-            elif not entry.is_ambiguous:
+            elif entry.is_ambiguous:
+                if not isinstance(entry.outcome, Dead):  # most likely written by the try that was not answered
+                    self._announce(entry)
+            else:
                 counts["lease_lost"] += 1
                 log.warning(
                     "the lease on %s was lost before %s was written; another holder decides",

@@ -109,13 +109,13 @@ def _path_of(url: str) -> str | None:
         raise UnknownStore(
             f"{redact(url)!r} is not a SQLite URL", fix="sqlite:///relative.db or sqlite:////absolute/path.db"
         )
-    path = unquote(url[len("sqlite:///") :])
+    path = url[len("sqlite:///") :]
     if "?" in path:
         raise UnknownStore(
             f"{redact(url)!r} has query parameters, which SQLite URLs do not take here",
             fix="pass a connection factory instead",
         )
-    return os.path.abspath(path)
+    return os.path.abspath(unquote(path))
 
 
 def _opener(path: str) -> Callable[[], sqlite3.Connection]:

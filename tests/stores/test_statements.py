@@ -1,0 +1,151 @@
+"""SQL as data: one statement a file, its promise in the first line, its parameters by name."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time
+from contextlib import closing
+from importlib.resources import files
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from aftercommit.stores import statements
+from aftercommit.stores.identifiers import TableNames
+from aftercommit.stores.sqlite.target import DIALECT
+from aftercommit.stores.statements import Dialect, Statement, Statements
+
+FILES = {file.name: file.read_text("utf-8") for file in files(DIALECT.package).joinpath("sql").iterdir()}
+MIGRATIONS = {file.name: file.read_text("utf-8") for file in files(DIALECT.package).joinpath("migrations").iterdir()}
+
+
+@pytest.fixture
+def loaded() -> Statements:
+    return Statements(DIALECT, TableNames("ob_x"))
+
+
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, **dialect: Any) -> Statement:
+    """One statement of an invented dialect."""
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "sql" / "one.sql").write_text(text)
+    monkeypatch.setattr(statements, "files", lambda package: tmp_path)
+    options = {"package": "invented", "now": "clock()", "marker": lambda _: "?", "held": "unnest(:held) AS held"}
+    return Statements(Dialect(**{**options, **dialect}), TableNames("ob_x"))["one"]
+
+
+# ---------------------------------------------------------------- the loader
+
+
+def test_parameters_are_bound_in_the_order_of_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    statement = load(tmp_path, monkeypatch, "-- P.\nSELECT :b, :a, :b, :long_name")
+    assert statement.sql == "SELECT ?, ?, ?, ?"
+    assert statement.names == ("b", "a", "b", "long_name")
+    assert statement.bind(a=1, b=2, long_name=3, unused=4) == (2, 1, 2, 3)
+
+
+def test_a_missing_value_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    statement = load(tmp_path, monkeypatch, "-- P.\nSELECT :a, :b")
+    with pytest.raises(KeyError, match="b"):
+        statement.bind(a=1)
+
+
+def test_a_dialect_writes_its_own_markers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "-- P.\nSELECT :a, :b, :a"
+    assert load(tmp_path, monkeypatch, text, marker=lambda number: f"${number}").sql == "SELECT $1, $2, $3"
+
+
+def test_a_cast_is_no_parameter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    statement = load(tmp_path, monkeypatch, "-- P.\nSELECT :a::text, b::integer, '12:30'")
+    assert statement.sql == "SELECT ?::text, b::integer, '12:30'"
+    assert statement.names == ("a",)
+
+
+def test_comments_are_stripped_before_parameters_are_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statement = load(
+        tmp_path, monkeypatch, "-- Up to :limit rows of {unknown}.\n\n  -- More: :words\nSELECT 1\n-- end\n"
+    )
+    assert (statement.sql, statement.names) == ("SELECT 1", ())
+
+
+def test_names_and_words_of_the_dialect_are_filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "-- P.\nSELECT {now} FROM {table}, {schema_table}, {index:due}, {held}"
+    statement = load(tmp_path, monkeypatch, text)
+    assert statement.sql == 'SELECT clock() FROM "ob_x", "ob_x_schema", "ob_x_due", unnest(?) AS held'
+    assert statement.names == ("held",)
+
+
+def test_an_unknown_word_is_an_error_when_the_store_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KeyError, match="tabel"):
+        load(tmp_path, monkeypatch, "-- P.\nSELECT 1 FROM {tabel}")
+
+
+def test_other_files_are_no_statements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sql").mkdir()
+    for name in ("one.sql", "notes.md", "one.sql.orig"):
+        (tmp_path / "sql" / name).write_text("-- P.\nSELECT 1")
+    monkeypatch.setattr(statements, "files", lambda package: tmp_path)
+    dialect = SimpleNamespace(package="invented", now="", marker=lambda _: "?", held="")
+    made = Statements(dialect, TableNames("ob_x"))  # type: ignore[arg-type]
+    assert made["one"].sql == "SELECT 1"
+    with pytest.raises(KeyError):
+        made["notes"]
+
+
+# ---------------------------------------------------------------- the files of SQLite
+
+
+@pytest.mark.parametrize("name", [*FILES, *MIGRATIONS])
+def test_every_file_begins_with_its_promise(name: str) -> None:
+    """A sentence of its own, then the statement, without remarks on the way."""
+    text = (FILES | MIGRATIONS)[name]
+    first, *rest = text.splitlines()
+    assert re.fullmatch(r"-- [A-Z].{10,}[.]", first), first
+    assert text.isascii(), "read the same wherever it is read"
+    assert not [line for line in rest if "--" in line]
+    assert text.endswith("\n")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_has_one_statement(name: str) -> None:
+    assert name == name.lower()
+    _, _, statement = FILES[name].partition("\n")
+    assert ";" not in statement
+
+
+@pytest.fixture
+def database(loaded: Statements) -> Any:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for _, script in loaded.migrations():
+            for statement in script:
+                connection.execute(statement)
+        yield connection
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_statement_prepares(name: str, loaded: Statements, database: sqlite3.Connection) -> None:
+    """With as many values as it names, on tables of another name."""
+    statement = loaded[name.removesuffix(".sql")]
+    assert statement.sql.count("?") == len(statement.names)
+    assert "{" not in statement.sql
+    database.execute(f"EXPLAIN {statement.sql}", [None] * len(statement.names))
+
+
+def test_every_statement_is_used() -> None:
+    """What nobody runs is deleted on the way."""
+    source = "".join(path.read_text() for path in Path(statements.__file__).parent.rglob("*.py"))
+    for name in FILES:
+        assert f'"{name.removesuffix(".sql")}"' in source, name
+
+
+def test_the_clock_of_the_database_is_utc_in_microseconds(loaded: Statements, database: sqlite3.Connection) -> None:
+    """In whole milliseconds, as an integer, whatever this process takes for its time zone."""
+    before = time.time()
+    now = database.execute(loaded["now"].sql).fetchone()[0]
+    assert isinstance(now, int)
+    assert now % 1000 == 0
+    assert before - 1 <= now / 1_000_000 <= time.time() + 1
