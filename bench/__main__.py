@@ -51,7 +51,6 @@ def main() -> None:
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
     about["facts"]["load_after"] = load()
-    print(f"\n{table(lines)}\n\n{notes(lines)}".rstrip())
     _keep(options, about, lines)
 
 
@@ -95,10 +94,12 @@ def _say_what(about: dict[str, dict[str, object]]) -> None:
 
 
 def _measure(names: list[str], sizes: Sizes, workshop: Path) -> list[Line]:
+    """One after the other; each is told when it is known."""
     lines: list[Line] = []
     for name in names:
-        print(f"{name} …", file=sys.stderr, flush=True)
-        lines += MEASURES[name](sizes, workshop)
+        found = MEASURES[name](sizes, workshop)
+        print("", table(found), *notes(found), sep="\n", flush=True)
+        lines += found
     return lines
 
 

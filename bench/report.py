@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from bench.results import Goal, Line, Spread
 
-_HEADS: Final = ("measure", "ours", "by hand", "", "ratio", "CPU µs per unit", "target", "reached")
+_HEADS: Final = ("ours", "by hand", "", "ratio", "CPU µs per unit", "target", "reached")
 
 
-def table(lines: Iterable[Line]) -> str:
-    """Medians with (least..greatest) over rounds; CPU is ours / by hand."""
-    rows = [_HEADS]
-    measure = ""
-    for line in lines:
-        if line.measure != measure:
-            measure = line.measure
-            rows.append((measure.upper(), *[""] * (len(_HEADS) - 1)))
-        rows.append(_row(line))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
+def table(lines: Sequence[Line]) -> str:
+    """The lines of one measure: medians with (least..greatest) over rounds; CPU is ours / by hand."""
+    rows = [(lines[0].measure.upper(), *_HEADS), *map(_row, lines)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
@@ -62,24 +56,23 @@ def _number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.3f}"
 
 
-def notes(lines: Iterable[Line]) -> str:
+def notes(lines: Iterable[Line]) -> Iterator[str]:
     """What the table has no column for."""
-    said = []
     for line in lines:
         if line.measure == "latency":
             ours, theirs = line.details["ours"], line.details["theirs"]
-            said.append(
-                f"  {line.variant}: p95 {_middle(ours['p95'])}, p99 {_middle(ours['p99'])}, p50 after the block "
-                f"{_middle(ours['p50_after_block'])} ms; {line.rival}: p95 {_middle(theirs['p95'])}, "
+            yield (
+                f"  {line.variant}: p95 {_middle(ours['p95'])}, p99 {_middle(ours['p99'])} ms; p50 from the end of the "
+                f"block {_middle(ours['p50_after_block'])} ms; by hand p95 {_middle(theirs['p95'])}, "
                 f"p99 {_middle(theirs['p99'])} ms"
             )
         elif line.measure == "import":
-            said.append(
-                f"  import: {line.details['importtime_ms']:.1f} ms by -X importtime; asyncio is "
-                f"{'LOADED' if line.details['loads_asyncio'] else 'not loaded'}; third party: "
-                f"{', '.join(line.details['third_party'])}"
+            details = line.details
+            yield (
+                f"  CPU {_spread(details['cpu_ms'])} ms; {details['importtime_ms']:.1f} ms by -X importtime; asyncio "
+                f"is {'LOADED' if details['loads_asyncio'] else 'not loaded'}; third party: "
+                f"{', '.join(details['third_party'])}"
             )
-    return "\n".join(said)
 
 
 def save(path: Path, lines: Iterable[Line], **about: Any) -> None:

@@ -69,7 +69,8 @@ class OutboxBase(ABC):
                 f"{type(self).__name__} is {self._colour.value}, {self._store!r} is {self._store.colour.value}",
                 fix="use Outbox with blocking drivers and AsyncOutbox with async ones",
             )
-        self._registry: Any = config.listener_registry or DefaultListenerRegistry()
+        given = config.listener_registry  # an empty one is false, and still the one to use
+        self._registry: Any = given if given is not None else DefaultListenerRegistry()
         self._composer = Composer()
         self._engine: Engine | None = None
         self._resumes = False
@@ -175,7 +176,7 @@ class OutboxBase(ABC):
 
     def _after_fork(self) -> None:
         """Nothing of the parent's may be used in a child: its threads are not here, its connections are its own."""
-        self._resumes = self.is_started and self._colour is Colour.BLOCKING
+        self._resumes = (self._resumes or self.is_started) and self._colour is Colour.BLOCKING
         self._engine = None
         self._store.abandon()
 

@@ -7,7 +7,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 from aftercommit import EventEnvelope
@@ -20,7 +19,7 @@ from aftercommit.ports import Colour, Runtime
 from aftercommit.runtime.aio import AsyncioRuntime
 from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.sqlite.target import sqlite_from_url
-from tests.support import Collector, Signal, World
+from tests.support import PATIENCE, Collector, Signal, World
 
 
 class Unreachable(Exception):
@@ -211,11 +210,9 @@ def ours() -> set[str]:
 
 def other_tasks() -> set[str]:
     """The names of all tasks of this loop but the current one; none without a loop."""
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
+    if not _has_loop():
         return set()
-    return {task.get_name() for task in asyncio.all_tasks(loop) if task is not asyncio.current_task()}
+    return {task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()}
 
 
 def keys_of(rows: Collection[Any]) -> list[str]:
@@ -227,4 +224,27 @@ def keys_of(rows: Collection[Any]) -> list[str]:
     return found
 
 
-MINUTE = timedelta(minutes=1)
+async def until(predicate: Callable[[], Any], timeout: float = PATIENCE) -> None:
+    """Wait for a state that sends no signal."""
+    watch = threading.Event()
+
+    def look() -> None:
+        for _ in range(int(timeout / 0.005)):
+            if predicate():
+                return
+            watch.wait(0.005)
+        raise AssertionError("it never came to that")
+
+    await (asyncio.to_thread(look) if _has_loop() else _at_once(look))
+
+
+async def _at_once(function: Callable[[], None]) -> None:
+    function()
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

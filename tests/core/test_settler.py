@@ -133,13 +133,13 @@ def test_an_unreachable_store_loses_nothing(world: World, colour: Colouring) -> 
             fault = store.fail("settle", times=inf)
             written = await write(outbox, 20)
             await seen.reach(20)
-            await store.calls["settle"].reach(4)
+            await store.calls["settle"].reach(3)
             assert world.statuses() == [EventStatus.NEW] * 20
             assert (await outbox.stats()).held == 20
             store.heal()
             await world.until_settled(20)
             assert (await outbox.stats()).counters["dispatch_success"] == 20
-        assert fault.fired >= 3
+        assert fault.fired >= 2
         assert sorted(seen) == sorted(written)
 
     world.run(scenario)

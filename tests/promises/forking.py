@@ -110,6 +110,7 @@ def locks_at_the_fork(program: Program) -> dict[str, Any]:
 
 def transaction_of_another_thread(program: Program) -> dict[str, Any]:
     """Another thread is inside a transaction when the parent forks; it commits soon after, by itself."""
+    program.hurry(2.0)
     outbox = program.outbox()
     with outbox:
         program.at_rest(outbox)
@@ -134,6 +135,7 @@ def transaction_of_another_thread(program: Program) -> dict[str, Any]:
 
 def busy_at_the_fork(program: Program) -> dict[str, Any]:
     """The parent forks again and again while its threads write and deliver; every child writes one event."""
+    program.hurry(3.0)
     outbox = program.outbox()
     ends, failed = threading.Event(), None
     with outbox:
@@ -141,13 +143,14 @@ def busy_at_the_fork(program: Program) -> dict[str, Any]:
         def busy() -> None:
             while not ends.is_set():
                 program.write(outbox)
+                ends.wait(0.001)
 
         thread = threading.Thread(target=busy)
         thread.start()
         children = 0
         while children < 30 and failed is None:
             children += 1
-            said = Child(lambda: program.write(outbox)).said(3.0)
+            said = Child(lambda: program.write(outbox)).said(6.0)
             failed = None if "returned" in said else said
         ends.set()
         thread.join()
@@ -209,6 +212,7 @@ def is_in_table(program: Program, event: EventEnvelope) -> bool:
 
 def own_transaction_of_the_child(program: Program) -> dict[str, Any]:
     """Forked inside a transaction of its parent's, a child opens one of its own once the parent's has ended."""
+    program.hurry(2.0)
     outbox = program.outbox()
     with outbox:
         program.at_rest(outbox)

@@ -53,14 +53,23 @@ def child(spec: dict[str, Any], seed: int) -> None:
     world.run(lambda: work(world, journal, random.Random(seed), spec["options"]))
 
 
+def until_it_writes(journal: Journal, pid: int, watch: threading.Event) -> None:
+    while pid not in {line.pid for line in journal.lines("begin")}:
+        watch.wait(0.002)
+
+
 def main(spec: dict[str, Any]) -> None:
+    """Every other process is killed while it starts, or soon after; the rest when they have begun to write."""
     chance, watch, killed = random.Random(spec["seed"]), threading.Event(), 0
+    journal = Journal(Path(spec["folder"]) / "journal")
     for number in range(spec["kills"]):
         pid = os.fork()
         if pid == 0:
             child(spec, number)
             os._exit(1)  # it never ends by itself
-        watch.wait(chance.uniform(0.0, 0.15))
+        if number % 2:
+            until_it_writes(journal, pid, watch)
+        watch.wait(chance.uniform(0.0, 0.1))
         os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         killed += os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL

@@ -173,7 +173,7 @@ def test_promise_02_nothing_lost_in_thirty_kills_at_any_moment(fleet: Fleet, run
     assert storm.answer(timeout=60) == kills
     storm.finish()
     began, said = fleet.journal.ids("begin"), {line.pid for line in fleet.journal.lines("begin")}
-    assert len(said) > kills / 2, "most processes were killed before they did anything"
+    assert len(said) >= kills / 2, "most processes were killed before they did anything"
     assert fleet.journal.ids("fail")
 
     committed = healthy_process_delivers_the_rest(fleet, runtime)

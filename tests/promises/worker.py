@@ -20,7 +20,7 @@ from tests.promises import skew
 
 skew.apply_from_environment()  # before the library reads a clock
 
-from aftercommit import EventEnvelope, Fixed  # noqa: E402
+from aftercommit import EventEnvelope, Fixed, StoreBusy  # noqa: E402
 from aftercommit.runtime.threads import run  # noqa: E402
 from tests.promises import faults  # noqa: E402
 from tests.promises.journal import Journal  # noqa: E402
@@ -63,10 +63,19 @@ class Worker:
             for number in range(first, first + count)
         ]
         self._say_all("begin", events)
-        async with self.outbox.transaction():
-            await self.outbox.write_all(events)
+        while not await self._committed(events):
+            pass
         self._say_all("ok", events)
         return [event.event_id for event in events]
+
+    async def _committed(self, events: list[EventEnvelope]) -> bool:
+        """False when other processes were faster for so long that SQLite gave up waiting: nothing was begun."""
+        try:
+            async with self.outbox.transaction():
+                await self.outbox.write_all(events)
+        except StoreBusy:
+            return False
+        return True
 
     def _say_all(self, kind: str, events: list[EventEnvelope]) -> None:
         for event in events:

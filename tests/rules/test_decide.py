@@ -31,7 +31,7 @@ def seconds(number: float) -> timedelta:
 # --- a handler that returns
 
 
-@pytest.mark.parametrize("value", [Done(), None, 7, "retry", False, RetryAfter, object()], ids=repr)
+@pytest.mark.parametrize("value", [Done(), None, 7, "retry", False, RetryAfter, [RetryAfter(5)]], ids=repr)
 def test_whatever_a_handler_returns_the_event_is_done(value):
     """TC-135, TC-137."""
     assert after(Ok(value)) == DONE

@@ -129,9 +129,12 @@ def test_a_suspect_that_waits_for_another_is_in_nobodys_way():
     put_cold(both, "running", "waiting", is_suspect=True)
     assert both.take().name == "running"
     put_cold(both, "cold-1", "cold-2")
-    put_hot(both, *[f"hot-{number}" for number in range(1, 6)])
+    put_hot(both, *[f"hot-{number}" for number in range(1, 9)])
 
-    assert take_all(both) == ["hot-1", "hot-2", "cold-1", "hot-3", "hot-4", "cold-2", "hot-5"]
+    assert take_all(both) == [
+        *("hot-1", "hot-2", "cold-1", "hot-3", "hot-4", "cold-2"),
+        *("hot-5", "hot-6", "hot-7", "hot-8"),
+    ]
     assert both.cold_depth == 1
 
 
@@ -197,7 +200,7 @@ def test_clear_takes_out_everything_that_waits_and_keeps_reservations(is_suspect
 class AnyUse(RuleBasedStateMachine):
     """Everything that writers, poller, workers and close() may do, against plain lists."""
 
-    @initialize(hot=st.integers(0, 4), cold=st.integers(0, 4))
+    @initialize(hot=st.integers(0, 6), cold=st.integers(0, 6))
     def build(self, hot, cold):
         self.lanes = lanes(hot=hot, cold=cold)
         self.hot_capacity, self.cold_capacity = hot, cold
@@ -222,6 +225,12 @@ class AnyUse(RuleBasedStateMachine):
         self.lanes.cancel_hot(unused)
         self.reserved -= unused
 
+    @rule(wanted=st.integers(1, 4))
+    def commit(self, wanted):
+        self.reserve(wanted)
+        while self.reserved:
+            self.fill()
+
     @precondition(lambda self: self.reserved)
     @rule()
     def fill(self):
@@ -241,8 +250,12 @@ class AnyUse(RuleBasedStateMachine):
             (self.suspects if is_suspect else self.cold).append(item)
             self.put.append(item)
 
-    @rule()
-    def take(self):
+    @rule(times=st.integers(1, 4))
+    def take(self, times):
+        for _ in range(times):
+            self.take_one()
+
+    def take_one(self):
         cold_may_run = bool(self.cold or (self.suspects and not self.suspect_runs))
         hot_waits = bool(self.hot)
 

@@ -487,6 +487,39 @@ def test_a_function_that_failed_before_the_interrupt_failed_by_itself(tmp_path: 
     with_runtime(World("asyncio", tmp_path), scenario)
 
 
+@pytest.mark.parametrize("then", [None, lambda: "swallowed"], ids=["raises", "swallows"])
+def test_a_caller_that_is_cancelled_is_cancelled_and_takes_the_function_along(tmp_path: Any, then: Any) -> None:
+    """F61, F62: what asyncio passes on to the function must not be lost on the way back, or asyncio.run never ends."""
+
+    async def scenario(runtime: Any) -> None:
+        sleeper = Sleeper(then)
+        called = asyncio.ensure_future(runtime.call(sleeper, context=copy_context()))
+        await sleeper.entered.wait()
+        called.cancel()
+        await asyncio.wait({called}, timeout=PATIENCE)
+        assert called.cancelled()
+        assert sleeper.cleaned.is_set
+
+    with_runtime(World("asyncio", tmp_path), scenario)
+
+
+def test_a_function_that_cancels_its_own_calls_does_not_cancel_its_caller(tmp_path: Any) -> None:
+    """asyncio.timeout() inside a handler is the handler's own matter."""
+
+    async def times_out() -> str:
+        try:
+            async with asyncio.timeout(0.001):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            return "timed out"
+        return "never"
+
+    async def scenario(runtime: Any) -> None:
+        assert await runtime.call(times_out, context=copy_context()) == Ok("timed out")
+
+    with_runtime(World("asyncio", tmp_path), scenario)
+
+
 # ---------------------------------------------------------------- shielding
 
 

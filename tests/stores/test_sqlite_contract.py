@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,17 @@ from tests.stores.contract_settling import MINUTE
 from tests.stores.kit import alter, event, ids, insert, read, run_in, settle, store_at, take
 
 NOW = "CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"
+
+
+def without_waiting_for_the_disk(connect: Callable[[], sqlite3.Connection]) -> Callable[[], sqlite3.Connection]:
+    """Connections that do not wait for the disk: the contract is not about power cuts, and it is long."""
+
+    def opened() -> sqlite3.Connection:
+        connection = connect()
+        connection.execute("PRAGMA synchronous = OFF")
+        return connection
+
+    return opened
 
 
 class TestSqlite(StoreContract):
@@ -42,7 +53,9 @@ class TestSqlite(StoreContract):
         self.path = Path(shutil.copy(template, tmp_path))
 
     def make_store(self, **options: Any) -> Any:
-        return store_at(self.path, self.colour, **options)
+        store = store_at(self.path, self.colour, **options)
+        store.executor._connect = without_waiting_for_the_disk(store.executor._connect)
+        return store
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return run_in(self.colour, coroutine)

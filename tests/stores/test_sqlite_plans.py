@@ -90,7 +90,12 @@ def plan_of(path: Path, name: str) -> str:
     """What SQLite means to do, a line for each step."""
     statement = STATEMENTS[name]
     values = ["[]" if each in ("held", "positions", "event_ids") else 1 for each in statement.names]
-    return "\n".join(row["detail"] for row in read(path, f"EXPLAIN QUERY PLAN {statement.sql}", *values))
+    lines = [row["detail"] for row in read(path, f"EXPLAIN QUERY PLAN {statement.sql}", *values)]
+    return "\n".join(re.sub(r"^(SCAN|SEARCH) TABLE ", r"\1 ", line) for line in lines)  # the word went with 3.36
+
+
+#: Read row by row, by no index.
+WHOLE = re.compile(r"(SCAN|SEARCH) outbox_event(?! USING)")
 
 
 HELD = {"done", "retry", "dead", "defer", "release", "renew", "mark_suspect", "delete"}
@@ -107,7 +112,7 @@ INDEXES = {
     "discard": "SEARCH outbox_event USING INDEX outbox_event_event (event_id=?",
     "surviving": "outbox_event USING COVERING INDEX outbox_event_event (event_id=?)",
     "backlog": "outbox_event USING INDEX outbox_event_pending",
-    **{name: "SEARCH outbox_event USING INDEX outbox_event_event (event_id=? AND handler_id=?)" for name in HELD},
+    **dict.fromkeys(HELD, "SEARCH outbox_event USING INDEX outbox_event_event (event_id=? AND handler_id=?)"),
 }
 
 
@@ -123,7 +128,7 @@ def test_every_statement_goes_by_its_index(table: Path) -> None:
 
 
 def test_no_statement_reads_the_whole_table(table: Path) -> None:
-    scans = {name: plan for name in INDEXES if re.search(r"SCAN outbox_event(?! USING)", plan := plan_of(table, name))}
+    scans = {name: plan for name in INDEXES if WHOLE.search(plan := plan_of(table, name))}
     assert scans == {}
 
 
@@ -141,9 +146,9 @@ def test_the_plan_of_an_index_that_is_gone_is_seen(table: Path) -> None:
     with closing(sqlite3.connect(table)) as connection, connection:
         connection.execute("DROP INDEX outbox_event_pending")
         connection.execute("DROP INDEX outbox_event_dead")
-    assert re.search(r"SCAN outbox_event(?! USING)", plan_of(table, "next_due"))
+    assert WHOLE.search(plan_of(table, "next_due"))
     assert "TEMP B-TREE" in plan_of(table, "claim_select")
-    assert re.search(r"SCAN outbox_event(?! USING)", plan_of(table, "query_dead"))
+    assert WHOLE.search(plan_of(table, "query_dead"))
 
 
 # ---------------------------------------------------------------- steps

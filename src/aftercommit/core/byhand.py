@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from aftercommit.claims import Claimed
+from aftercommit.claims import Claim, Claimed
 from aftercommit.core.dispatcher import OutboxDispatcher
 from aftercommit.core.held import Held, Holding
 from aftercommit.core.keeper import Keeper
@@ -98,17 +98,23 @@ class ByHand:
         """Claim once and deliver one after the other."""
         if not self._has_listeners():
             return 0
-        claim = await self._poller.claim(self._options.batch_size)
-        rows = self._poller.deliverable(claim)
-        rows.reverse()
+        claims: list[Claim] = []
+        rows: list[Claimed] = []
+
+        async def claim() -> None:
+            claims.append(await self._poller.claim(self._options.batch_size))
+            rows.extend(reversed(self._poller.deliverable(claims[0])))
+
         try:
+            # To its end even when the caller is cancelled: what was claimed has to be given back.
+            await self._runtime.shielded(claim())
             while rows:
                 await self._deliver_one(rows.pop())
         finally:
             for row in rows:
                 self._settler.add(Holding(row.lease, row), RELEASE)
             await self._settler.flush()
-        return len(claim.rows)
+        return len(claims[0].rows)
 
     async def _deliver_one(self, row: Claimed) -> None:
         holding = self._held.admit(row)
@@ -130,5 +136,5 @@ class ByHand:
             claimed = await (self._poller.next_cycle(rest) if self._options.poller_enabled else self._poller.cycle())
             if self._poller.failures_in_a_row or (until is not None and self._runtime.clock() >= until):
                 return False
-            if claimed == 0 and not self._poller.has_floor and channel.is_quiet and not self._settler.unsettled:
+            if claimed == 0 and channel.is_quiet and not self._settler.unsettled:
                 return True

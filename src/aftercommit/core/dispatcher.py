@@ -145,7 +145,10 @@ class OutboxDispatcher:
             self._meter.record("dispatch_latency_ms", (self._runtime.clock() - holding.since) * 1000)
         outcome = await self._delivery.deliver(holding.claimed)
         holding.is_running = False
-        self._settler.add(holding, outcome)
+        entry = self._settler.add(holding, outcome)
+        if holding.is_suspect:
+            # It keeps its place until its outcome is written: what runs next may kill the process.
+            await self._settler.answered(entry)
 
     def _record_depths(self) -> None:
         if self._meter.exports:

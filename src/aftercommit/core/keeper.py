@@ -34,7 +34,9 @@ class Keeper(Service):
         self._interval = lock_timeout.total_seconds() / 3
 
     async def step(self) -> None:
-        if await self.monitor.wait_for(lambda: self.is_stopping, self._interval):
+        # After an error the pause is over already; the leases have no time for another third.
+        pause = 0.0 if self.failures_in_a_row else self._interval
+        if await self.monitor.wait_for(lambda: self.is_stopping, pause):
             return
         await self.renew()
 

@@ -111,33 +111,44 @@ class OutboxPoller(Service):
             self._last_count = None
         try:
             self._last_count = await self.cycle()
+        except Exception:
+            self._is_woken = True  # whatever led to this look is still there, after the pause
+            raise
         finally:
             with self.monitor:
                 self._cycles_ended = self._cycles_begun
                 self.monitor.notify_all()
 
     async def _until_it_is_time(self) -> None:
-        while not (self.is_stopping or self._is_woken) and (pause := self._next_look - self.runtime.clock()) > 0:
-            await self.monitor.wait_for(self._plans_changed(), pause)
+        # The plan that the pause is reckoned from is the one to watch: it may change at any time, from any thread.
+        while (planned := self._next_look) > self.runtime.clock() and not self._is_called():
+            await self.monitor.wait_for(self._changed(planned), planned - self.runtime.clock())
 
-    def _plans_changed(self) -> Callable[[], bool]:
-        planned = self._next_look
-        return lambda: self.is_stopping or self._is_woken or self._next_look != planned
+    def _is_called(self) -> bool:
+        return self.is_stopping or self._is_woken
+
+    def _changed(self, planned: float) -> Callable[[], bool]:
+        return lambda: self._is_called() or self._next_look != planned
 
     async def next_cycle(self, timeout: float | None) -> int | None:
-        """Wait for a cycle that began after this call; what it claimed. None when it failed, had no room, or did not come in time."""
+        """Wait for a cycle that began after this call; what it claimed.
+
+        None when it failed, did not see the whole table, or did not come in time, and when the poller ends.
+        """
         with self.monitor:
             wanted = self._cycles_begun + 1
             self._is_woken = True
             self.monitor.notify_all()
-        if await self.monitor.wait_for(lambda: self._cycles_ended >= wanted, timeout):
-            return self._last_count
-        return None
+        await self.monitor.wait_for(lambda: self._cycles_ended >= wanted or self.is_stopping, timeout)
+        return self._last_count if self._cycles_ended >= wanted else None
 
     # ------------------------------------------------------------ looking
 
     async def cycle(self) -> int | None:
-        """Claim once and hand over; how many rows were claimed. None when there was no room to look."""
+        """Claim once and hand over; how many rows were claimed.
+
+        None when there was no room to look, or nothing was found behind the floor, which is not the whole table.
+        """
         if self._handler is None or not self._is_needed():
             return 0
         limit = min(self._options.batch_size, self._handler.room())
@@ -147,7 +158,7 @@ class OutboxPoller(Service):
         claim = await self.claim(limit)
         self._hand_over(claim, self._handler)
         self._plan(claim, look_again=is_partial or len(claim.rows) >= limit)
-        return len(claim.rows)
+        return len(claim.rows) or (None if is_partial else 0)
 
     @property
     def has_floor(self) -> bool:
@@ -187,12 +198,14 @@ class OutboxPoller(Service):
 
     def _hand_over(self, claim: Claim, handler: OutboxPollerHandler) -> None:
         rows = self.deliverable(claim)
-        for index, row in enumerate(rows):
-            if not handler.handle(row):
-                # No room after all, or closing: what was not taken is free for anybody at once.
-                for left in rows[index:]:
-                    self._settler.add(Holding(left.lease, left), RELEASE)
-                return
+        taken = 0
+        try:
+            while taken < len(rows) and handler.handle(rows[taken]):
+                taken += 1
+        finally:
+            # No room after all, or closing: what was not taken is free for anybody at once.
+            for left in rows[taken:]:
+                self._settler.add(Holding(left.lease, left), RELEASE)
 
     def _plan(self, claim: Claim, *, look_again: bool) -> None:
         """Set the next look by what this one saw, and tell the gauges."""

@@ -28,6 +28,10 @@ class Service(ABC):
         self.progressed_at = runtime.clock()
         self._task: Task | None = None
 
+    @property
+    def is_running(self) -> bool:
+        return self._task is not None and not self.is_stopping
+
     def start(self) -> None:
         if self._task is None:
             self._task = self.runtime.spawn(self.name, self._run)

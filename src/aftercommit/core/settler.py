@@ -36,13 +36,15 @@ _COUNTED: Final = {
 class Unsettled:
     """An outcome on its way into the table."""
 
-    __slots__ = ("epoch", "holding", "is_ambiguous", "outcome")
+    __slots__ = ("epoch", "holding", "is_ambiguous", "is_answered", "outcome")
 
     def __init__(self, holding: Holding, outcome: Outcome) -> None:
         self.holding = holding
         self.outcome = outcome
         #: A try of it ended in an error, so it may have been written.
         self.is_ambiguous = False
+        #: The store has taken or refused it.
+        self.is_answered = False
         self.epoch = holding.lease.epoch
 
     def settlement(self) -> Settlement:
@@ -76,12 +78,23 @@ class Settler(Service):
         self._flushed_at = float("-inf")
         self._space = runtime.monitor()
 
-    def add(self, holding: Holding, outcome: Outcome) -> None:
+    def add(self, holding: Holding, outcome: Outcome) -> Unsettled:
         """Take an outcome; from any thread, at once."""
+        entry = Unsettled(holding, outcome)
         with self.monitor:
-            self._pending.append(Unsettled(holding, outcome))
+            self._pending.append(entry)
             if len(self._pending) in (1, GROUP):
                 self.monitor.notify_all()
+        return entry
+
+    async def answered(self, entry: Unsettled) -> None:
+        """Wait until this one is written or refused. An unreachable store raises only where no service would go on."""
+        try:
+            await self.flush()
+        except Exception:
+            if not self.is_running:
+                raise
+        await self._space.wait_for(lambda: entry.is_answered or self._lets_all_pass or not self.is_running)
 
     async def space(self) -> None:
         """Wait while there are as many unsettled outcomes as both lanes hold."""
@@ -204,6 +217,7 @@ class Settler(Service):
         self._held.drop(entry.holding for entry in closed)
         counts: Counter[str] = Counter()
         for entry in closed:
+            entry.is_answered = True
             if entry.holding.lease.key not in refused:
                 counts[_COUNTED[type(entry.outcome)]] += 1
                 self._announce(entry)

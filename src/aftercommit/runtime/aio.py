@@ -148,6 +148,7 @@ class AsyncioRuntime:
     async def _as_task(self, coroutine: Coroutine[Any, Any, Result], context: Context) -> Result:
         task = self._loop.create_task(coroutine, context=context)
         self._running.add(task)
+        cancellations = _cancellations()
         try:
             result = await task
         except asyncio.CancelledError:
@@ -158,6 +159,9 @@ class AsyncioRuntime:
             result = Raised(asyncio.CancelledError())
         finally:
             self._running.discard(task)
+        if _cancellations() > cancellations:
+            # The caller was cancelled, not the function: asyncio passed it on to the task, which made a result of it.
+            raise asyncio.CancelledError
         if task in self._interrupted:
             self._interrupted.discard(task)
             if isinstance(result, Raised):
@@ -254,6 +258,12 @@ def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *argum
         loop.call_soon_threadsafe(callback, *arguments)
     except RuntimeError:
         return
+
+
+def _cancellations() -> int:
+    """How often the current task was asked to end."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

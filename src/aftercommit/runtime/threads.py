@@ -32,6 +32,18 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError(f"{coroutine!r} suspended in the blocking runtime: an async driver or store was used there")
 
 
+def _token() -> object:
+    """An object for each thread. Not its number: that one is used again when the thread is over."""
+    try:
+        return _threads.token
+    except AttributeError:
+        _threads.token = object()
+        return _threads.token
+
+
+_threads = threading.local()
+
+
 def _is_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
@@ -73,7 +85,7 @@ class ThreadRuntime:
         return boottime()
 
     def identity(self) -> object:
-        return threading.get_ident(), forks()
+        return _token(), forks()
 
     def is_here(self) -> bool:
         return True

@@ -11,6 +11,7 @@ from aftercommit.claims import QueryResult, RowKey
 from aftercommit.errors import NotAwaited, NotInTransaction, TransactionEnded
 from aftercommit.ports import EventStore, Executor, OpenTransaction, Runtime
 from aftercommit.redact import error_text
+from aftercommit.runtime.process import forks
 from aftercommit.runtime.threads import run
 from aftercommit.transactions import ambient
 from aftercommit.transactions.callbacks import Callback, Level, Lost, run_all
@@ -30,6 +31,12 @@ class Root:
         self.is_exposed = False
         self._runtime = runtime
         self._identity = runtime.identity()
+        self._forks = forks()
+
+    @property
+    def is_inherited(self) -> bool:
+        """In a forked child: the transaction is the parent's, and so is its connection."""
+        return forks() != self._forks
 
     def is_here(self) -> bool:
         return self._runtime.is_here() and self._runtime.identity() == self._identity
@@ -38,6 +45,10 @@ class Root:
     def innermost(self) -> Level:
         """Where a row physically belongs now, whichever of the nested objects was used to write it."""
         return self.blocks[-1].level
+
+
+#: Transactions of a parent process that a forked child has met.
+_parents: list[Root] = []
 
 
 class OwnedTransaction:
@@ -183,6 +194,10 @@ class OwnedTransaction:
     async def _leave(self, error: BaseException | None) -> None:
         if self._root is None or self._ended is not None:
             return
+        if self._root.is_inherited:
+            _parents.append(self._root)  # never closed here: that could undo what the parent has locked
+            self._end("left to the process that opened it")
+            return
         if error is not None or not self._commits_on_exit:
             await self._undo(self._root, error)
             return
@@ -199,6 +214,11 @@ class OwnedTransaction:
         if self._root is None or self._ended is not None:
             state = "was not begun" if self._ended is None else f"has been {self._ended}"
             raise NotInTransaction(f"the transaction {state}", fix="with outbox.transaction() as tx: …")
+        if self._root.is_inherited:
+            raise NotInTransaction(
+                "the transaction was opened by the process that this one was forked from",
+                fix="open one in this process",
+            )
         return self._root
 
     def _intact(self) -> Root:

@@ -75,7 +75,7 @@ class ConnectionThread:
         self._jobs.put(work)
 
     def is_clean(self) -> bool:
-        return self._connection is None or not self._connection.raw.in_transaction
+        return self._connection is None or self._connection.is_in_transaction is False
 
     def retire(self) -> None:
         """Close the connection on its thread and end the thread, after what it has to do."""
@@ -195,7 +195,7 @@ class AsyncOpenSqliteTransaction:
 
     @property
     def is_open(self) -> bool:
-        return self._thread.connection.raw.in_transaction
+        return bool(self._thread.connection.is_in_transaction)
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
         return await self._thread.run(lambda connection: connection.execute(sql, parameters))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
@@ -11,11 +12,18 @@ from weakref import WeakValueDictionary
 
 from aftercommit.claims import QueryResult
 from aftercommit.errors import OutboxError, StoreBusy, UnsupportedTransaction
+from aftercommit.runtime.process import forks
 
 #: How long a writer waits for another before it gives up, in seconds.
 BUSY_TIMEOUT: Final = 5.0
 
+#: How long a fork waits for writers of this process to finish, in seconds.
+FORK_PATIENCE: Final = 1.0
+
 _TRANSACTION_WORDS: Final = frozenset({"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"})
+
+#: The first word of a statement, behind blanks, comments, semicolons and a byte order mark.
+_FIRST_WORD: Final = re.compile(r"(?:[\s;\ufeff]|--[^\n]*(?:\n|$)|/\*.*?(?:\*/|$))*+(?P<word>[A-Za-z]*)", re.DOTALL)
 
 
 class Gate:
@@ -27,6 +35,19 @@ class Gate:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._holder: int | None = None
+        self._is_held_for_fork = False
+
+    def hold_for_fork(self) -> None:
+        """Let the writer that is inside come to its end: SQLite's locks are copied by a fork, and a copy of a held one
+        is held in the child for ever. The forking thread's own transaction, or a long one, has to be let be."""
+        if self._holder != threading.get_ident():
+            self._is_held_for_fork = self._lock.acquire(timeout=FORK_PATIENCE)
+
+    def release_after_fork(self) -> None:
+        if self._is_held_for_fork:
+            self._is_held_for_fork = False
+            self._lock.release()
 
     def enter(self) -> None:
         if not self._lock.acquire(timeout=BUSY_TIMEOUT):
@@ -34,8 +55,10 @@ class Gate:
                 f"another transaction of this process held the SQLite database for {BUSY_TIMEOUT:.0f} s",
                 fix="keep transactions short, and do not use the outbox inside one except through its tx",
             )
+        self._holder = threading.get_ident()
 
     def leave(self) -> None:
+        self._holder = None
         self._lock.release()
 
 
@@ -52,6 +75,16 @@ def gate_of(path: str) -> Gate:
         return gate
 
 
+def _hold_gates() -> None:
+    for gate in list(_gates.values()):
+        gate.hold_for_fork()
+
+
+def _release_gates() -> None:
+    for gate in list(_gates.values()):
+        gate.release_after_fork()
+
+
 def _forget_gates() -> None:
     # In a forked child the parent's writers do not exist, but a lock that one of them held would stay locked.
     global _gates, _gates_lock
@@ -59,14 +92,16 @@ def _forget_gates() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_gates)
+    os.register_at_fork(before=_hold_gates, after_in_parent=_release_gates, after_in_child=_forget_gates)
 
 
 def busy() -> StoreBusy:
-    return StoreBusy(
-        f"another process held the SQLite database for {BUSY_TIMEOUT:.0f} s",
-        fix="keep transactions short; for many writing processes use a database server",
-    )
+    problem = f"another process held the SQLite database for {BUSY_TIMEOUT:.0f} s"
+    fix = "keep transactions short; for many writing processes use a database server"
+    if forks():
+        problem += ", or this process was forked inside a transaction and has inherited its lock for ever"
+        fix = f"fork outside transactions; {fix}"
+    return StoreBusy(problem, fix=fix)
 
 
 class SqliteConnection:
@@ -76,6 +111,14 @@ class SqliteConnection:
         self.raw = raw
         self._gate = gate
         self._is_in_gate = False
+
+    @property
+    def is_in_transaction(self) -> bool | None:
+        """None when the connection is closed, which a user who was handed it can do."""
+        try:
+            return self.raw.in_transaction
+        except sqlite3.ProgrammingError:
+            return None
 
     def begin(self) -> None:
         self._gate.enter()
@@ -94,7 +137,7 @@ class SqliteConnection:
 
     def rollback(self) -> None:
         try:
-            if self.raw.in_transaction:
+            if self.is_in_transaction:
                 self.raw.execute("ROLLBACK")
         finally:
             self._leave_gate()
@@ -171,8 +214,8 @@ def execute_all_or_none(raw: sqlite3.Connection, sql: str, parameters: Sequence[
 
 def refuse_transaction_control(sql: str) -> None:
     """The outbox has to know what is committed and what is undone; it cannot when SQL text says so."""
-    word = sql.lstrip()[:9].split(None, 1)
-    if word and word[0].rstrip(";").upper() in _TRANSACTION_WORDS:
+    first = _FIRST_WORD.match(sql)
+    if first is not None and first["word"].upper() in _TRANSACTION_WORDS:
         raise UnsupportedTransaction(
             f"tx.execute({sql.strip()[:40]!r}) would end or split the transaction unseen",
             fix="use tx.commit(), tx.rollback(), or a nested outbox.transaction() as savepoint",

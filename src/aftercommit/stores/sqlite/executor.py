@@ -92,7 +92,7 @@ class SqliteExecutor:
             return self._generation, SqliteConnection(self._connect(), self._gate)
 
     def _give(self, generation: int, connection: SqliteConnection) -> None:
-        is_clean = not connection.raw.in_transaction
+        is_clean = connection.is_in_transaction is False
         with self._lock:
             is_kept = is_clean and generation == self._generation and len(self._idle) < KEPT
             if is_kept:
@@ -115,7 +115,7 @@ class OpenSqliteTransaction(BlockingTx):
 
     @property
     def is_open(self) -> bool:
-        return self._connection.raw.in_transaction
+        return bool(self._connection.is_in_transaction)
 
     async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
         return self._connection.query(sql, parameters)
