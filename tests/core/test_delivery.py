@@ -567,7 +567,7 @@ def test_each_failed_attempt_is_a_warning_with_its_traceback(
     first, second = caplog.records
     assert (first.levelname, second.levelname) == ("WARNING", "WARNING")
     assert "attempt 1 of" in first.getMessage()
-    assert "again in 5.0 s" in first.getMessage()
+    assert "again in 5 s" in first.getMessage()
     assert "attempt 2 of" in second.getMessage()
     assert "no more attempts" in second.getMessage()
     assert "Traceback" in first.getMessage()

@@ -524,6 +524,40 @@ def test_close_gives_back_what_it_cannot_finish(world: World) -> None:
     with_runtime(world, scenario)
 
 
+def test_close_begins_nothing_after_its_time_is_over(world: World, colour: Colouring) -> None:
+    """A worker has taken the event and not yet begun: an interrupt would come too early for it."""
+
+    async def scenario(runtime: Any) -> None:
+        entered, release, seen = Signal(), Signal(), Collector()
+
+        class Slow(Suspects):
+            async def mark_suspect(self, lease: Any) -> bool:
+                entered.set()
+                await release.wait()
+                return True
+
+        desk = Desk(runtime, colour(seen.add), store=Slow())
+        interrupted, interrupt = Signal(), runtime.interrupt
+
+        def interrupting() -> None:
+            interrupt()
+            interrupted.set()
+
+        runtime.interrupt = interrupting
+        row = desk.row(is_suspect=True)
+        desk.dispatcher.enqueue_cold(row)
+        desk.dispatcher.start()
+        await entered.wait()
+        closing = runtime.spawn("closing", lambda: desk.dispatcher.close(NO_TIME))
+        await interrupted.wait()
+        release.set()
+        assert await closing.join(PATIENCE)
+        assert seen == []
+        assert desk.outcome(row) == Release()
+
+    with_runtime(world, scenario)
+
+
 def test_close_of_a_dispatcher_that_never_ran_gives_everything_back(world: World) -> None:
     async def scenario(runtime: Any) -> None:
         desk = Desk(runtime)

@@ -223,6 +223,22 @@ def own_transaction_of_the_child(program: Program) -> dict[str, Any]:
     return {"child": said}
 
 
+def own_transaction_of_the_child_async(program: Program) -> dict[str, Any]:
+    """The same, forked by a task that is inside a transaction; the child runs a loop of its own."""
+    program.hurry(2.0)
+
+    async def main() -> Any:
+        outbox = program.outbox(AsyncOutbox)
+        async with outbox:
+            await outbox.poll()
+            async with outbox.transaction():
+                await outbox.write(program.event())
+                child = Child(lambda: serves(program, outbox))
+            return await asyncio.to_thread(child.said)
+
+    return {"child": asyncio.run(main())}
+
+
 def preloaded(program: Program, kind: Any = Outbox) -> dict[str, Any]:
     """As gunicorn does it: the application is loaded once, three workers are forked, each starts."""
     outbox = program.outbox(kind)

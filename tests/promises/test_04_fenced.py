@@ -128,10 +128,6 @@ def test_promise_04a_killers_end_and_their_neighbours_do_not(fleet: Fleet, runti
     assert len(fleet.statuses()) == 201
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a suspect's place is free before its outcome is written, so a killer that runs next leaves it counted",
-)
 def test_promise_04a_killers_do_not_take_along_those_that_have_just_been_delivered(fleet: Fleet, runtime: str) -> None:
     """The database is slow: a suspect that reported must not be counted because the next one kills the process."""
     writer = fleet.worker(runtime, handler=None)

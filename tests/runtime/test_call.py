@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from aftercommit.outcome import Ok, Raised
+from aftercommit.runtime import portal
 from tests.core.faulty import ours, with_runtime
 from tests.support import PATIENCE, Signal, World
 
@@ -456,6 +457,34 @@ def test_interrupt_leaves_sync_functions_and_later_calls_alone(world: World) -> 
         assert await runtime.call(async_plain, 1, context=copy_context()) == Ok(("ran", 1))
 
     with_runtime(world, scenario)
+
+
+def test_an_interrupt_does_not_miss_a_function_that_has_just_begun(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may run on the loop thread before its caller, in another thread, has come any further."""
+
+    async def scenario(runtime: Any) -> None:
+        sleeper, results, interrupting = Sleeper(), [], threading.Thread(target=lambda: runtime.interrupt())
+
+        class Slow(portal.LoopCall):
+            def __init__(self, *arguments: Any) -> None:
+                super().__init__(*arguments)
+                sleeper.entered.wait_here()
+                interrupting.start()
+                interrupting.join(0.05)  # it has come and gone, or waits until this call is known
+
+        monkeypatch.setattr(portal, "LoopCall", Slow)
+
+        async def calling() -> None:
+            results.append(await runtime.call(sleeper, context=copy_context()))
+
+        task = runtime.spawn("caller", calling)
+        assert await task.join(5), "the function was not interrupted"
+        assert results[0].interrupted
+        interrupting.join()
+
+    with_runtime(World("threads", tmp_path), scenario)
 
 
 def test_an_interrupt_before_the_first_step_is_one_too(tmp_path: Any) -> None:

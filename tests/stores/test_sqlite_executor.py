@@ -47,9 +47,9 @@ class Bench:
         self.executor: Any = (AsyncSqliteExecutor if colour is Colour.ASYNC else SqliteExecutor)(
             self.connect, str(path)
         )
-        setup = sqlite3.connect(path)
-        setup.executescript("PRAGMA journal_mode = WAL; CREATE TABLE t (n INTEGER PRIMARY KEY)")
-        setup.close()
+        # It stays open: the first connection to a file sets up the log, and for a moment nobody else gets in.
+        self.first = sqlite3.connect(path)
+        self.first.executescript("PRAGMA journal_mode = WAL; CREATE TABLE t (n INTEGER PRIMARY KEY)")
 
     def connect(self, **options: Any) -> sqlite3.Connection:
         # No busy timeout: whoever meets another writer fails at once.
@@ -77,19 +77,32 @@ class Bench:
         return [row["n"] for row in read(self.path, "SELECT n FROM t ORDER BY n")]
 
 
+@pytest.fixture
+def make_bench(tmp_path: Path) -> Iterator[Callable[[Colour], Bench]]:
+    made: list[Bench] = []
+
+    def make(colour: Colour) -> Bench:
+        made.append(Bench(colour, tmp_path / "bench.db"))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.first.close()
+
+
 @pytest.fixture(params=list(Colour), ids=lambda colour: colour.value)
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
-    return Bench(request.param, tmp_path / "bench.db")
+def bench(request: pytest.FixtureRequest, make_bench: Callable[[Colour], Bench]) -> Bench:
+    return make_bench(request.param)
 
 
 @pytest.fixture
-def blocking(tmp_path: Path) -> Bench:
-    return Bench(Colour.BLOCKING, tmp_path / "bench.db")
+def blocking(make_bench: Callable[[Colour], Bench]) -> Bench:
+    return make_bench(Colour.BLOCKING)
 
 
 @pytest.fixture
-def on_loop(tmp_path: Path) -> Bench:
-    return Bench(Colour.ASYNC, tmp_path / "bench.db")
+def on_loop(make_bench: Callable[[Colour], Bench]) -> Bench:
+    return make_bench(Colour.ASYNC)
 
 
 @pytest.fixture
@@ -590,9 +603,9 @@ def test_a_connection_that_is_out_at_close_is_closed_when_it_comes_back(bench: B
         assert bench.open_connections == 1
         await opened.commit()
         await opened.end()
+        assert_nothing_left(bench)
 
     bench.run(scenario)
-    assert_nothing_left(bench)
     assert bench.numbers() == [1]
 
 

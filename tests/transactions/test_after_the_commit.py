@@ -347,10 +347,6 @@ def test_the_poller_looks_again_and_again_for_what_was_written_unseen(world: Wor
     world.run(scenario)
 
 
-@pytest.mark.xfail(
-    reason="core/poller.py: step() sets the next look an interval ahead before the cycle; when the cycle fails, here "
-    "with StoreBusy, the wake-up that led to it is forgotten"
-)
 def test_a_plain_transaction_that_keeps_the_database_busy_is_found_after_its_commit(world: World) -> None:
     """The poller gives up waiting for the write lock, and has to come again although its interval is an hour."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aftercommit import EventStatus, NotInTransaction, Outbox, UnknownStore
+from aftercommit import EventStatus, NotInTransaction, Outbox, TransactionEnded, UnknownStore
 from tests.support import PATIENCE, World
 from tests.transactions.kit import (
     Deliberate,
@@ -227,34 +226,18 @@ def test_a_commit_whose_answer_is_lost_counts_as_a_rollback_until_the_poller_fin
     world.run(scenario)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "threads",
-        pytest.param(
-            "asyncio",
-            marks=pytest.mark.xfail(
-                reason="stores/sqlite/aio.py: give_back fails on the closed connection, in ConnectionThread.post, "
-                "so the thread dies and end() is awaited for ever",
-                run=False,
-            ),
-        ),
-    ],
-)
-def test_a_connection_that_dies_before_the_commit_is_an_error_and_is_given_up(name: str, tmp_path, caplog) -> None:
-    """TC-074: the rollback is tried; that it fails as well is only logged."""
-    world = World(name, tmp_path)
+def test_a_connection_that_dies_before_the_commit_is_an_error_and_is_given_up(world: World) -> None:
+    """TC-074: nothing is delivered, and the next transaction has another connection."""
 
     async def scenario() -> None:
         outbox, _ = listening(world, hot_queue_capacity=CAPACITY)
         fates = Fates()
         async with outbox:
-            with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            with pytest.raises(TransactionEnded):
                 async with outbox.transaction() as tx:
                     await write_followed(outbox, tx, fates, "lost")
                     tx.connection.close()
-            assert "the rollback failed" in caplog.text
-            assert fates.rolled_back == ["lost"]
+            assert (fates.committed, fates.rolled_back) == ([], ["lost"])
             assert free_slots(outbox) == CAPACITY
             async with outbox.transaction():
                 await outbox.write("T", '"next"')
@@ -263,16 +246,39 @@ def test_a_connection_that_dies_before_the_commit_is_an_error_and_is_given_up(na
     world.run(scenario)
 
 
-@pytest.mark.xfail(reason="stores/sqlite/aio.py: see the test above, which can be run once this one passes")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_the_end_of_a_dead_connection_is_an_error_and_no_hang(tmp_path) -> None:
-    world = World("asyncio", tmp_path)
+@pytest.mark.parametrize("way", ["raise", "rollback", "refused commit"])
+def test_a_rollback_that_fails_is_only_logged(world: World, caplog: pytest.LogCaptureFixture, way: str) -> None:
+    """TC-074: the error that led to it is the one that the caller hears of."""
 
     async def scenario() -> None:
-        opened = await world.outbox()._store.executor.begin()
-        opened.connection.close()
-        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-            await asyncio.wait_for(opened.end(), 1)
+        outbox, _ = listening(world, hot_queue_capacity=CAPACITY)
+        fates = Fates()
+        async with outbox:
+            try:
+                async with outbox.transaction() as tx:
+                    opened = (tx if world.is_async else tx.plain).tx
+                    end = opened.end
+
+                    async def end_and_fail() -> None:
+                        await end()
+                        raise sqlite3.OperationalError("the line went dead")
+
+                    async def refuse() -> None:
+                        raise Deliberate
+
+                    opened.end = end_and_fail
+                    opened.commit = refuse
+                    await write_followed(outbox, tx, fates, "lost")
+                    if way == "raise":
+                        raise Deliberate
+                    if way == "rollback":
+                        await tx.rollback()
+            except Deliberate:
+                assert way != "rollback"
+            assert "the rollback failed; the connection is given up: OperationalError: the line went" in caplog.text
+            assert (fates.committed, fates.rolled_back) == ([], ["lost"])
+            assert free_slots(outbox) == CAPACITY
+        assert world.rows() == []
 
     world.run(scenario)
 

@@ -52,6 +52,7 @@ class OutboxDispatcher:
         self._worker_count = worker_count
         self._cold_queue_capacity = cold_queue_capacity
         self._workers: list[Task] = []
+        self._is_giving_up = False
         lanes: Lanes[Holding] = Lanes(hot_capacity=hot_queue_capacity, cold_capacity=cold_queue_capacity)
         self.channel = Channel(runtime, lanes, on_room=on_room)
 
@@ -140,6 +141,9 @@ class OutboxDispatcher:
             self._held.drop([holding])
             self._meter.count("lease_lost")
             return
+        if self._is_giving_up:
+            self._settler.add(holding, RELEASE)
+            return
         holding.is_running = True
         if self._meter.exports:
             self._meter.record("dispatch_latency_ms", (self._runtime.clock() - holding.since) * 1000)
@@ -173,6 +177,7 @@ class OutboxDispatcher:
 
     async def _give_up(self) -> None:
         """The time is over: waiting events go back, async handlers are cancelled, sync ones are named."""
+        self._is_giving_up = True
         for holding in self.channel.clear():
             self._settler.add(holding, RELEASE)
         self._runtime.interrupt()

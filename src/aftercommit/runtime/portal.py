@@ -28,8 +28,8 @@ class LoopPortal:
 
     def call(self, coroutine: Coroutine[Any, Any, Result], context: Context) -> Result:
         """Run it there and wait for its end."""
-        call = LoopCall(self._loop, coroutine, context)
-        with self._lock:
+        with self._lock:  # known before it can run: an interrupt must not miss it
+            call = LoopCall(self._loop, coroutine, context)
             self._running.add(call)
         try:
             return call.result()
