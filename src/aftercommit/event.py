@@ -87,7 +87,7 @@ class EventEnvelope:
             event_type=name_of(event_type, "event_type", 128),
             payload=payload_of(payload_json, payload_bytes),
             occurred_at=occurred,
-            aggregate_type=name_of(aggregate_type, "aggregate_type", 64),
+            aggregate_type=GLOBAL if aggregate_type is GLOBAL else name_of(aggregate_type, "aggregate_type", 64),
             aggregate_id=None if aggregate_id is None else text_of(aggregate_id, "aggregate_id", 128),
             tenant_id=None if tenant_id is None else name_of(tenant_id, "tenant_id", 64),
             headers=headers_of(headers),
@@ -230,12 +230,12 @@ class EventEnvelope:
         )
 
 
-_set = object.__setattr__
+_SETTERS = {name: getattr(EventEnvelope, name).__set__ for name in EventEnvelope.__slots__}
 
 
 def _fill(envelope: EventEnvelope, **fields: object) -> None:
     for name, value in fields.items():
-        _set(envelope, name, value)
+        _SETTERS[name](envelope, value)
 
 
 def _revived(kind: type[EventEnvelope], fields: dict[str, Any]) -> EventEnvelope:

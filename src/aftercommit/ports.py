@@ -125,7 +125,7 @@ class Tx(Protocol):
 
 
 class OpenTransaction(Tx, Protocol):
-    """A transaction on a connection that the executor lent. `end` gives the connection back, whatever happened."""
+    """A transaction on a connection that the executor lent."""
 
     @property
     def connection(self) -> Any: ...
@@ -137,9 +137,8 @@ class OpenTransaction(Tx, Protocol):
 
     async def query(self, sql: str, parameters: Any = ()) -> QueryResult: ...
 
-    async def commit(self) -> None: ...
-
-    async def rollback(self) -> None: ...
+    async def commit(self) -> None:
+        """Commit, and give the connection back. When it raises, the transaction is still to be ended."""
 
     async def savepoint(self, name: str) -> None: ...
 
@@ -147,7 +146,8 @@ class OpenTransaction(Tx, Protocol):
 
     async def rollback_to(self, name: str) -> None: ...
 
-    async def end(self) -> None: ...
+    async def end(self) -> None:
+        """Roll back, and give the connection back."""
 
 
 class Executor(Protocol):

@@ -16,7 +16,7 @@ import pytest
 from aftercommit import EventEnvelope, EventStatus, Fixed
 from aftercommit.core.settler import GROUP, Settler
 from aftercommit.outcome import Dead, Defer, Done, Release, Retry
-from tests.core.faulty import FaultyStore, Loud, RowFault, Unreachable, faulty_store, keys_of
+from tests.core.faulty import FaultyStore, Loud, RowFault, Unreachable, faulty_store, keys_of, until
 from tests.support import PATIENCE, Collector, Signal, World
 
 Colouring = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -149,24 +149,17 @@ def test_workers_pause_when_the_outcomes_reach_the_capacity(world: World, colour
     """Promise 9: a store that is away costs memory for both lanes and no more."""
 
     async def scenario() -> None:
-        store, seen, paused = faulty_store(world), Collector(), Signal()
+        store, seen = faulty_store(world), Collector()
         options = {"hot_queue_capacity": 2, "cold_queue_capacity": 2, "worker_count": 1, "batch_size": 2}
         outbox = world.outbox(store, **options)
         outbox.register("Happened", colour(lambda event: seen.add(event.event_id)))
         await write(outbox, 12)
+        store.fail("settle", times=inf)
         async with outbox:
-            settler = outbox._engine.settler
-            wait_for = settler._space.wait_for
-
-            async def watched(predicate: Any, timeout: float | None = None) -> Any:
-                paused.set()
-                return await wait_for(predicate, timeout)
-
-            settler._space.wait_for = watched
-            store.fail("settle", times=inf)
-            await paused.wait()
+            await seen.reach(4)
+            await store.calls["settle"].reach(len(store.calls["settle"]) + 2)  # time enough for many more
             assert len(seen) == 4
-            assert settler.unsettled == 4
+            assert outbox._engine.settler.unsettled == 4
             store.heal()
             await world.until_settled(12)
         assert len(seen) == len(set(seen)) == 12
@@ -473,9 +466,9 @@ def test_finishing_does_not_spin_while_another_write_hangs(world: World) -> None
         async def stop_soon(timeout: float | None = 5.0) -> bool:
             return await stop(0.05)
 
-        async def counted() -> None:
+        async def counted(*arguments: Any) -> None:
             flushes.add(None)
-            await flush()
+            await flush(*arguments)
 
         settler.stop = stop_soon  # type: ignore[method-assign]
         fault = store.hold("settle")
@@ -489,6 +482,40 @@ def test_finishing_does_not_spin_while_another_write_hangs(world: World) -> None
         assert len(flushes) < 10
         fault.release.set()
         assert await stop(PATIENCE)
+
+    world.run(scenario)
+
+
+def test_two_that_flush_take_turns(world: World) -> None:
+    """drain() flushes beside the loop. Whoever comes second waits; turning round and round would stop the event loop."""
+
+    async def scenario() -> None:
+        engine, store, holdings = await hold(world, 2)
+        settler: Settler = engine.settler
+        flush, flushes = settler.flush, Collector()
+
+        async def counted(*arguments: Any) -> None:
+            flushes.add(None)
+            if len(flushes) > 100:
+                raise AssertionError("the settler turns round and round")
+            await flush(*arguments)
+
+        settler.flush = counted  # type: ignore[method-assign]
+        fault = store.hold("settle")
+        settler.add(holdings[0], Done())
+        first = engine.runtime.spawn("first", flush)
+        await fault.entered.wait()
+        settler.add(holdings[1], Done())
+        settler.start()
+        await flushes.reach(1)
+        assert settler.unsettled == 2
+        await until(lambda: engine.runtime.clock() > settler._flushed_at + 0.05)
+        assert len(flushes) == 1
+        fault.release.set()
+        assert await first.join(PATIENCE)
+        await world.until_settled(2)
+        assert await settler.stop(PATIENCE)
+        assert [len(group) for (group,) in store.calls["settle"]] == [1, 1]
 
     world.run(scenario)
 

@@ -128,7 +128,7 @@ class Settler(Service):
         pause, problem = FIRST_PAUSE, "the store did not answer in time"
         while self.unsettled:
             try:
-                await self.flush()
+                await self.flush(max(0.0, until - self.runtime.clock()))
             except Exception as error:
                 problem = traceback_text(error)
             if self.unsettled and self.runtime.clock() + pause >= until:
@@ -137,25 +137,29 @@ class Settler(Service):
             await self._space.wait_for(lambda: not self.unsettled, pause)
             pause *= 2
 
-    async def flush(self) -> None:
-        """Write what is there now. Raises when the store cannot be reached; nothing is lost by that."""
-        while group := self._take():
+    async def flush(self, timeout: float | None = None) -> None:
+        """Write what is there now, after what another is writing; `timeout` is how long to wait for that one.
+
+        Raises when the store cannot be reached; nothing is lost by that.
+        """
+        while (turn := await self._space.wait_for(self._turn, timeout)) and turn[0]:
             self._flushed_at = self.runtime.clock()
             try:
-                await self.runtime.shielded(self._write(group))
+                await self.runtime.shielded(self._write(turn[0]))
             finally:
-                with self.monitor:
+                with self._space:
                     self._flushing = 0
-            with self._space:
-                self._space.notify_all()
+                    self._space.notify_all()
 
-    def _take(self) -> list[Unsettled]:
+    def _turn(self) -> tuple[list[Unsettled], ...]:
+        """The next group; empty, and so false, while another one is being written."""
+        if self._flushing:
+            return ()
         with self.monitor:
-            if self._flushing:  # a cancelled flush that is still being written
-                return []
+            # Counted before it is taken: whoever looks in between must not see less than there is.
+            self._flushing = min(len(self._pending), GROUP)
             group, self._pending = self._pending[:GROUP], self._pending[GROUP:]
-            self._flushing = len(group)
-            return group
+        return (group,)
 
     async def _write(self, group: list[Unsettled]) -> None:
         try:

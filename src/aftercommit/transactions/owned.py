@@ -150,10 +150,7 @@ class OwnedTransaction:
         self._end("committed")
         if root.blocks:
             root.innermost.absorb(self.level)
-            return
-        try:
-            await root.opened.end()
-        finally:
+        else:
             run_all(self.level.on_commit)
 
     async def _commit_root(self, root: Root) -> None:

@@ -210,10 +210,12 @@ class AsyncOpenSqliteTransaction:
         return await self._thread.run(lambda connection: connection.query(sql, parameters))
 
     async def commit(self) -> None:
-        await self._thread.run(SqliteConnection.commit)
+        await self._thread.run(self._commit)
 
-    async def rollback(self) -> None:
-        await self._thread.run(SqliteConnection.rollback)
+    def _commit(self, connection: SqliteConnection) -> None:
+        """In one hop: what waits for the commit should not have to wait for the connection as well."""
+        connection.commit()
+        self._give_back()
 
     async def savepoint(self, name: str) -> None:
         await self.execute(f'SAVEPOINT "{name}"')

@@ -122,9 +122,7 @@ class OpenSqliteTransaction(BlockingTx):
 
     async def commit(self) -> None:
         self._connection.commit()
-
-    async def rollback(self) -> None:
-        self._connection.rollback()
+        self._give_back()
 
     async def savepoint(self, name: str) -> None:
         self._connection.raw.execute(f'SAVEPOINT "{name}"')
