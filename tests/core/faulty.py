@@ -35,11 +35,11 @@ class Fault:
     """What happens to the next calls of one method."""
 
     error: Exception | None
-    #: The store does it and then fails to say so.
+    #: The store does it, and then fails or waits to say so.
     late: bool
     times: float
     when: Callable[..., bool]
-    #: Wait here before anything else.
+    #: Wait for this.
     release: Signal | None
     entered: Signal = field(default_factory=Signal)
     fired: int = 0
@@ -65,9 +65,9 @@ class FaultyStore:
         """Let the next calls raise; with `late` after the work was done and committed."""
         return self._order(method, Fault(error or Unreachable("the database is away"), late, times, when, None))
 
-    def hold(self, method: str, *, times: float = 1) -> Fault:
-        """Let the next calls wait for `release` before they begin."""
-        return self._order(method, Fault(None, False, times, lambda *_: True, Signal()))
+    def hold(self, method: str, *, times: float = 1, late: bool = False) -> Fault:
+        """Let the next calls wait for `release` before they begin; with `late` before they answer."""
+        return self._order(method, Fault(None, late, times, lambda *_: True, Signal()))
 
     def heal(self) -> None:
         self._faults.clear()
@@ -84,14 +84,13 @@ class FaultyStore:
             return await work(*arguments)
         fault.times -= 1
         fault.fired += 1
+        result = await work(*arguments) if fault.late else None
         fault.entered.set()
         if fault.release is not None:
             await fault.release.wait()
-        if fault.error is None:
-            return await work(*arguments)
-        if fault.late:
-            await work(*arguments)
-        raise fault.error
+        if fault.error is not None:
+            raise fault.error
+        return result if fault.late else await work(*arguments)
 
     async def open(self) -> None:
         await self._through("open")
@@ -148,8 +147,13 @@ class Ledger:
     def __init__(self) -> None:
         self.entries = Collector()
 
-    def add(self, holding: Holding, outcome: Outcome) -> None:
+    def add(self, holding: Holding, outcome: Outcome) -> tuple[Holding, Outcome]:
+        holding.is_reported = True
         self.entries.add((holding, outcome))
+        return holding, outcome
+
+    async def answered(self, entry: tuple[Holding, Outcome]) -> None:
+        return
 
     async def space(self) -> None:
         return

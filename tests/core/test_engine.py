@@ -312,6 +312,30 @@ def test_an_outcome_that_poll_could_not_write_is_written_by_the_next(world: Worl
     world.run(scenario)
 
 
+def test_an_outcome_of_a_suspect_that_poll_could_not_write_is_written_by_the_next(
+    world: World, colour: Colouring
+) -> None:
+    """Promises 4a and 6: it was taken over from a dead process; its outcome is not given up for a release."""
+
+    async def scenario() -> None:
+        store, seen = faulty_store(world), Collector()
+        outbox = world.outbox(store)
+        outbox.register("Good", colour(seen.add))
+        await write(outbox, "Good")
+        world.change("UPDATE outbox_event SET locked_by = 'dead', lease_until = 1, lease_epoch = 5")
+        fault = store.fail("settle", times=2)
+        with pytest.raises(Unreachable):
+            await outbox.poll()
+        assert await outbox.poll() == 0
+        assert len(store.calls["mark_suspect"]) == 1
+        assert fault.fired == 2
+        assert world.statuses() == [1]
+        assert len(seen) == 1
+        assert (await outbox.stats()).counters == {"dispatch_success": 1}
+
+    world.run(scenario)
+
+
 def test_ctrl_c_in_a_handler_ends_poll_and_gives_everything_back(tmp_path: Path) -> None:
     world = World("threads", tmp_path)
 
@@ -364,9 +388,10 @@ def test_a_poll_that_is_cancelled_while_it_claims_keeps_nothing(tmp_path: Path) 
         outbox = world.outbox(store)
         outbox.register("Good", lambda event: None)
         await write(outbox, *["Good"] * 3)
-        fault = store.hold("claim")
+        fault = store.hold("claim", late=True)
         polling = asyncio.ensure_future(outbox.poll())
         await fault.entered.wait()
+        assert free(world) == [False] * 3
         polling.cancel()
         fault.release.set()
         with pytest.raises(asyncio.CancelledError):

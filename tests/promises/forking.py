@@ -240,8 +240,11 @@ def own_transaction_of_the_child_async(program: Program) -> dict[str, Any]:
 
 
 def preloaded(program: Program, kind: Any = Outbox) -> dict[str, Any]:
-    """As gunicorn does it: the application is loaded once, three workers are forked, each starts."""
+    """As gunicorn does it: the application is loaded and makes its tables, three workers are forked, each starts."""
     outbox = program.outbox(kind)
+    made = outbox.create_schema()
+    if made is not None:
+        asyncio.run(made)
     children = [Child(lambda: serves(program, outbox)) for _ in range(3)]
     return {"children": [child.said() for child in children]}
 

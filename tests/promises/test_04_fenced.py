@@ -8,7 +8,7 @@ import pytest
 
 from aftercommit import EventStatus
 from tests.promises import faults
-from tests.promises.harness import Fleet, until
+from tests.promises.harness import LASTING, Fleet, pause, until
 
 
 @pytest.mark.parametrize("colour", ["sync", "async"])
@@ -138,6 +138,25 @@ def test_promise_04a_killers_do_not_take_along_those_that_have_just_been_deliver
 
     slow = {faults.SLOW_SETTLES: "0.02"}
     poison_is_dead_and_the_others_are_done(fleet, runtime, poison, deliveries=MAX_ABANDONED, environment=slow)
+
+
+def test_promise_04a_suspects_and_others_are_delivered_side_by_side_on_a_slow_database(
+    fleet: Fleet, runtime: str
+) -> None:
+    """While the outcome of a suspect is being written, the outcomes of others come in; nobody waits for ever."""
+    writer = fleet.worker(runtime, handler=None)
+    writer.tell("write_together", count=20)
+    fleet.table.change("UPDATE outbox_event SET locked_by = 'gone', lease_until = 1, lease_epoch = 1")
+    writer.finish()
+
+    worker = fleet.worker(runtime, environment={faults.SLOW_SETTLES: "0.02"}, **LASTING)
+    worker.tell("start")
+    for number in range(20, 30):
+        worker.tell("write", count=1, first=number)
+        pause(0.03)
+    fleet.until_settled(30)
+    worker.finish()
+    assert fleet.journal.counts("effect") == dict.fromkeys(fleet.all_delivered(), 1)
 
 
 def poison_is_dead_and_the_others_are_done(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+import threading
+
 import pytest
 
 from tests.promises.harness import LASTING, Fleet
@@ -44,3 +48,26 @@ def test_promise_05_one_holder_each_event_is_delivered_once_by_several_processes
     # Both ways were really taken, or the test shows nothing.
     assert all(count["hot_enqueued"] for count in counters)
     assert sum(count.get("cold_enqueued", 0) for count in counters)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="PRAGMA journal_mode = WAL does not wait for a writer, whatever the busy timeout, and is not retried",
+)
+def test_promise_05_one_holder_processes_may_start_on_a_new_file_at_the_same_moment(fleet: Fleet, runtime: str) -> None:
+    """F91: SQLite changes a new file to WAL only when nobody writes. Somebody may, and will soon have finished."""
+    late = fleet.worker(runtime, **LASTING)
+    late.tell("clocks")  # it is ready, and has not opened the file
+    with contextlib.closing(sqlite3.connect(fleet.table.path, isolation_level=None, check_same_thread=False)) as first:
+        first.execute("CREATE TABLE business (id INTEGER)")
+        first.execute("BEGIN IMMEDIATE")
+        end = threading.Timer(0.3, first.execute, ["COMMIT"])
+        end.start()
+        try:
+            late.tell("start")
+        finally:
+            end.join()
+    late.tell("write", count=1)
+    fleet.until_settled(1)
+    late.finish()
+    fleet.all_delivered()

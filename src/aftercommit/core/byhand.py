@@ -123,7 +123,8 @@ class ByHand:
         try:
             await self._dispatcher.deliver(holding)
         except BaseException:  # a cancellation, or Ctrl-C in the handler: the caller ends, the event does not
-            self._settler.add(holding, RELEASE)
+            if not holding.is_reported:
+                self._settler.add(holding, RELEASE)
             raise
 
     async def _drain_services(self, until: float | None) -> bool:

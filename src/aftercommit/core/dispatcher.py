@@ -124,8 +124,9 @@ class OutboxDispatcher:
                 await self.deliver(holding)
             except Exception as error:
                 # Nothing of a user's gets here; a fault of ours must cost neither the worker nor the row.
-                log.error("the delivery of %s broke off and is given back: %s", holding, traceback_text(error))
-                self._settler.add(holding, RELEASE)
+                log.error("the delivery of %s broke off: %s", holding, traceback_text(error))
+                if not holding.is_reported:
+                    self._settler.add(holding, RELEASE)
             finally:
                 self.channel.finished(holding)
             self._record_depths()

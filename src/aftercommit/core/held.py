@@ -11,11 +11,13 @@ from aftercommit.ports import Runtime
 class Holding:
     """A claimed row in memory. Its lease is replaced when it is renewed or claimed again."""
 
-    __slots__ = ("_claimed", "is_running", "lease", "since")
+    __slots__ = ("_claimed", "is_reported", "is_running", "lease", "since")
 
     def __init__(self, lease: Lease, claimed: Claimed | None = None, since: float = 0.0) -> None:
         self.lease = lease
         self.is_running = False
+        #: It has an outcome, which is written or will be; there is no second one.
+        self.is_reported = False
         #: When it came into memory, on the runtime's clock.
         self.since = since
         self._claimed = claimed

@@ -81,6 +81,7 @@ class Settler(Service):
     def add(self, holding: Holding, outcome: Outcome) -> Unsettled:
         """Take an outcome; from any thread, at once."""
         entry = Unsettled(holding, outcome)
+        holding.is_reported = True
         with self.monitor:
             self._pending.append(entry)
             if len(self._pending) in (1, GROUP):

@@ -32,7 +32,11 @@ def enter(transaction: Ambient) -> None:
 
 def leave(transaction: Ambient) -> None:
     """By value: blocks may end in another order than they began, and a token would restore the dead."""
-    _open.set(tuple(entry for entry in _open.get() if entry is not transaction))
+    entries = _open.get()
+    if entries and entries[-1] is transaction:
+        _open.set(entries[:-1])
+    elif transaction in entries:
+        _open.set(tuple(entry for entry in entries if entry is not transaction))
 
 
 def innermost(outbox: object, kind: type[T]) -> T | None:

@@ -92,7 +92,7 @@ class OwnedTransaction:
 
     def current_connection(self) -> Any:
         """The driver's connection, the same that business statements run on."""
-        root = self._live()
+        root = self._own()
         root.is_exposed = True
         return root.opened.connection
 
@@ -138,7 +138,7 @@ class OwnedTransaction:
         """Commit, or release the savepoint. Again is fine."""
         if self._ended == "committed":
             return
-        root = self._live()
+        root = self._own()
         self._refuse_open_blocks(root)
         try:
             self._refuse_unawaited()
@@ -166,7 +166,7 @@ class OwnedTransaction:
     async def _rollback(self) -> None:
         """Roll back, or back to the savepoint. Again is fine."""
         if self._ended != "rolled back":
-            await self._undo(self._live())
+            await self._undo(self._own())
 
     async def _undo(self, root: Root, cause: BaseException | None = None) -> None:
         """Give back this block and whatever is still open in it. The error that led here goes before all others."""
@@ -211,16 +211,21 @@ class OwnedTransaction:
         if self._root is None or self._ended is not None:
             state = "was not begun" if self._ended is None else f"has been {self._ended}"
             raise NotInTransaction(f"the transaction {state}", fix="with outbox.transaction() as tx: …")
-        if self._root.is_inherited:
+        return self._root
+
+    def _own(self) -> Root:
+        """Live, and of this process."""
+        root = self._live()
+        if root.is_inherited:
             raise NotInTransaction(
                 "the transaction was opened by the process that this one was forked from",
                 fix="open one in this process",
             )
-        return self._root
+        return root
 
     def _intact(self) -> Root:
-        """Live, and the database still has it: a statement after its end would be saved at once, by itself."""
-        root = self._live()
+        """Its own, and the database still has it: a statement after its end would be saved at once, by itself."""
+        root = self._own()
         if not root.opened.is_open:
             raise TransactionEnded(
                 "the transaction was ended on the connection itself, before the block did it",
@@ -235,8 +240,7 @@ class OwnedTransaction:
             )
 
     def _refuse_unawaited(self) -> None:
-        forgotten = [pending for pending in self.level.pending if not pending.is_awaited or pending.is_refused]
-        if forgotten:
+        if forgotten := [each for each in self.level.pending if not each.is_awaited or each.is_refused]:
             names = ", ".join(pending.what for pending in forgotten)
             raise NotAwaited(
                 f"write() of {names} was never awaited, or in another task, so nothing of it is saved; the transaction "

@@ -50,7 +50,7 @@ class Gate:
             self._lock.release()
 
     def enter(self) -> None:
-        if not self._lock.acquire(timeout=BUSY_TIMEOUT):
+        if not self._lock.acquire(blocking=False) and not self._lock.acquire(timeout=BUSY_TIMEOUT):
             raise StoreBusy(
                 f"another transaction of this process held the SQLite database for {BUSY_TIMEOUT:.0f} s",
                 fix="keep transactions short, and do not use the outbox inside one except through its tx",
