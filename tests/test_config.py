@@ -72,7 +72,11 @@ def test_no_option_is_left_out_of_this_list() -> None:
 def test_the_default_policy_is_the_specifications() -> None:
     policy = OutboxConfig().retry_policy
     assert isinstance(policy, ExponentialJitter)
-    assert (policy.base, policy.maximum, policy.max_attempts) == (timedelta(milliseconds=200), timedelta(seconds=60), None)
+    assert (policy.base, policy.maximum, policy.max_attempts) == (
+        timedelta(milliseconds=200),
+        timedelta(seconds=60),
+        None,
+    )
 
 
 def test_the_default_exporter_does_nothing() -> None:

@@ -80,7 +80,9 @@ class EventEnvelope:
         deliver_after: Duration = UNSET,
     ) -> None:
         occurred = datetime.now(UTC) if occurred_at is None else utc_of(occurred_at, "occurred_at")
-        delay, due = schedule_of(occurred, available_at, deliver_after)
+        delay, due = None, None
+        if available_at is not UNSET or deliver_after is not UNSET:
+            delay, due = schedule_of(occurred, available_at, deliver_after)
         _fill(
             self,
             event_id=new_id() if event_id is None else name_of(event_id, "event_id", 36),

@@ -79,7 +79,7 @@ class Runtime(Protocol):
         ...
 
     def identity(self) -> object:
-        """What is running now: the thread, or the task."""
+        """What is running now: an object for the thread, or the task (None outside one)."""
         ...
 
     def is_here(self) -> bool:
@@ -185,6 +185,11 @@ class EventStore(Protocol):
     """
 
     colour: Colour
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `open` has succeeded."""
+        ...
 
     async def open(self) -> None:
         """Make sure that the table is there and fits this release. Idempotent."""

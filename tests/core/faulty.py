@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from aftercommit import EventEnvelope
 from aftercommit.claims import Claimed, Lease, RowKey
 from aftercommit.core.held import Held, Holding
@@ -207,9 +209,20 @@ def held_of(runtime: Runtime, *rows: Claimed) -> Held:
     return held
 
 
+_bystanders: set[threading.Thread] = set()
+
+
+@pytest.fixture(autouse=True)
+def count_from_here() -> None:
+    """Import it to leave out of `ours` what tests before this one have left behind."""
+    _bystanders.clear()
+    _bystanders.update(threading.enumerate())
+
+
 def ours() -> set[str]:
-    """The names of the threads that belong to an outbox."""
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("aftercommit")}
+    """The names of the threads that belong to an outbox of this test."""
+    threads = set(threading.enumerate()) - _bystanders
+    return {thread.name for thread in threads if thread.name.startswith("aftercommit")}
 
 
 def other_tasks() -> set[str]:

@@ -28,6 +28,7 @@ from tests.core.faulty import (
     ours,
     with_runtime,
 )
+from tests.core.faulty import count_from_here as count_from_here
 from tests.core.test_meter import Failing
 from tests.support import PATIENCE, Collector, Signal, World
 
@@ -387,7 +388,7 @@ def test_a_claim_of_a_held_row_replaces_its_epoch_and_an_older_one_does_not(worl
         desk.dispatcher.enqueue_cold(claimed(runtime, row.event, epoch=4, valid_for=1))
         desk.dispatcher.start()
         await desk.ledger.entries.reach(1)
-        (holding, _), = desk.ledger.entries
+        ((holding, _),) = desk.ledger.entries
         assert holding.lease == newer.lease
         await desk.dispatcher.close(AMPLE)
 
@@ -463,9 +464,7 @@ def test_a_full_cold_lane_asks_to_be_filled_when_half_of_it_is_free(world: World
             entered.add(event)
             release.wait_here()
 
-        desk = Desk(
-            runtime, listener, worker_count=1, cold_queue_capacity=4, on_room=lambda: room.add(len(entered))
-        )
+        desk = Desk(runtime, listener, worker_count=1, cold_queue_capacity=4, on_room=lambda: room.add(len(entered)))
         desk.cold(4)
         assert desk.dispatcher.room() == 0
         desk.dispatcher.start()

@@ -97,7 +97,9 @@ def test_names_with_a_separator_do_not_collide() -> None:
     assert registry.listener_for("a", "b:c") is other
 
 
-@pytest.mark.parametrize("route", [(None, "Created", listener), ("User", None, listener), (None, listener), (7, listener)])
+@pytest.mark.parametrize(
+    "route", [(None, "Created", listener), ("User", None, listener), (None, listener), (7, listener)]
+)
 def test_a_name_that_is_none_is_refused(route: tuple[Any, ...]) -> None:
     """TC-225"""
     with pytest.raises(InvalidName):

@@ -210,9 +210,7 @@ def test_an_event_whose_lease_was_lost_while_it_waited_is_not_started(world: Wor
             await write(outbox, 2)
             await entered.wait()
             waiting = next(row["event_id"] for row in world.rows() if row["event_id"] not in seen)
-            world.change(
-                "UPDATE outbox_event SET locked_by = 'another', lease_epoch = 9 WHERE event_id = ?", waiting
-            )
+            world.change("UPDATE outbox_event SET locked_by = 'another', lease_epoch = 9 WHERE event_id = ?", waiting)
             engine = outbox._engine
             clock = engine.runtime.clock
             engine.runtime.clock = lambda: clock() + 15.0  # half of a lease later; its deadline is not over

@@ -174,9 +174,7 @@ def test_a_refused_group_is_written_row_by_row(world: World, caplog: pytest.LogC
     async def scenario() -> None:
         engine, store, holdings = await hold(world, 3)
         fault = store.fail("settle", RowFault("some value"), when=lambda group: len(group) > 1)
-        for holding, outcome in zip(
-            holdings, [Done(), Retry(HOUR, "a text"), Dead("another")], strict=True
-        ):
+        for holding, outcome in zip(holdings, [Done(), Retry(HOUR, "a text"), Dead("another")], strict=True):
             engine.settler.add(holding, outcome)
         await engine.settler.flush()
         assert fault.fired == 1
@@ -215,7 +213,9 @@ def test_a_row_that_cannot_be_written_at_all_keeps_no_other_from_ending(world: W
     async def scenario() -> None:
         engine, store, holdings = await hold(world, 4)
         bad = holdings[1].lease.key
-        store.fail("settle", RowFault("a trigger"), times=inf, when=lambda group: any(e.lease.key == bad for e in group))
+        store.fail(
+            "settle", RowFault("a trigger"), times=inf, when=lambda group: any(e.lease.key == bad for e in group)
+        )
         for holding in holdings:
             engine.settler.add(holding, Done())
         for _ in range(2):
@@ -401,7 +401,13 @@ def test_every_outcome_is_counted_and_announced(world: World, caplog: pytest.Log
         engine, _, holdings = await hold(world, 5, metrics=exporter)
         due = Collector()
         engine.settler._on_due = due.add
-        outcomes = [Done(), Retry(timedelta(seconds=3), "failed"), Dead("the end"), Defer(timedelta(seconds=7)), Release()]
+        outcomes = [
+            Done(),
+            Retry(timedelta(seconds=3), "failed"),
+            Dead("the end"),
+            Defer(timedelta(seconds=7)),
+            Release(),
+        ]
         for holding, outcome in zip(holdings, outcomes, strict=True):
             engine.settler.add(holding, outcome)
         await engine.settler.flush()
@@ -545,9 +551,7 @@ def test_an_outcome_may_come_from_any_thread(world: World) -> None:
     async def scenario() -> None:
         engine, _, holdings = await hold(world, 20)
         engine.settler.start()
-        threads = [
-            threading.Thread(target=engine.settler.add, args=(holding, Done())) for holding in holdings
-        ]
+        threads = [threading.Thread(target=engine.settler.add, args=(holding, Done())) for holding in holdings]
         for thread in threads:
             thread.start()
         await world.until_settled(20)

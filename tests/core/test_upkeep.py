@@ -58,9 +58,7 @@ def test_dead_events_are_found_by_type_oldest_first(world: World) -> None:
 
     async def scenario() -> None:
         outbox = world.outbox()
-        ids = await die(
-            world, outbox, ("Paid", "Order"), ("BILLED", "Order"), ("Paid", "User"), ("Paid", "Order")
-        )
+        ids = await die(world, outbox, ("Paid", "Order"), ("BILLED", "Order"), ("Paid", "User"), ("Paid", "Order"))
         assert [event.event_id for event in await outbox.dead.query()] == ids
         assert [event.event_id for event in await outbox.dead.query(limit=2)] == ids[:2]
         assert [event.event_id for event in await outbox.dead.query(event_type="Paid", aggregate_type="Order")] == [
@@ -250,9 +248,7 @@ def test_purging_is_done_at_the_start_and_then_at_every_interval(world: World) -
     world.run(scenario)
 
 
-def test_a_purge_that_fails_is_an_error_in_the_log_and_goes_on(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_purge_that_fails_is_an_error_in_the_log_and_goes_on(world: World, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(runtime: Any) -> None:
         calls = Collector()
 

@@ -14,6 +14,7 @@ import pytest
 
 from aftercommit.outcome import Ok, Raised
 from aftercommit.runtime import portal
+from tests.core.faulty import count_from_here as count_from_here
 from tests.core.faulty import ours, with_runtime
 from tests.support import PATIENCE, Signal, World
 

@@ -15,6 +15,7 @@ import pytest
 
 from aftercommit.outcome import Ok
 from aftercommit.runtime.clock import boottime
+from tests.core.faulty import count_from_here as count_from_here
 from tests.core.faulty import new_runtime, ours, with_runtime
 from tests.support import PATIENCE, Collector, Signal, World
 
@@ -120,9 +121,7 @@ def test_sync_functions_under_asyncio_have_so_many_threads_and_no_more(tmp_path:
             entered.add(threading.current_thread().name)
             release.wait_here()
 
-        calls = [
-            asyncio.ensure_future(runtime.call(blocks, context=copy_context())) for _ in range(count + 2)
-        ]
+        calls = [asyncio.ensure_future(runtime.call(blocks, context=copy_context())) for _ in range(count + 2)]
         await entered.reach(count)
         assert len(ours()) == count
         release.set()

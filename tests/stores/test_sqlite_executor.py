@@ -187,7 +187,6 @@ def test_readers_do_not_wait_for_a_writer(bench: Bench, short_patience: None) ->
         seen = await bench.executor.transact(lambda tx: tx.fetch("SELECT count(*) FROM t"), writes=False)
         assert seen == [(0,)]
         await outer.commit()
-        await outer.end()
 
     bench.run(scenario)
 
@@ -383,7 +382,6 @@ def test_an_open_transaction_commits_and_gives_its_connection_back(bench: Bench)
         assert bench.numbers() == []
         await opened.commit()
         assert not opened.is_open
-        await opened.end()
         await bench.insert(1)
         assert bench.open_connections == 1
 
@@ -396,15 +394,58 @@ def test_an_open_transaction_that_ends_without_commit_is_rolled_back(bench: Benc
         opened = await bench.executor.begin()
         await opened.execute("INSERT INTO t VALUES (1)")
         await opened.end()
-        opened = await bench.executor.begin()
-        await opened.execute("INSERT INTO t VALUES (2)")
-        await opened.rollback()
         assert not opened.is_open
-        await opened.end()
         await bench.insert(3)
+        assert bench.open_connections == 1
 
     bench.run(scenario)
     assert bench.numbers() == [3]
+
+
+def test_a_commit_that_fails_leaves_the_transaction_to_be_ended(bench: Bench) -> None:
+    """The connection is given back once, by the end."""
+
+    async def scenario() -> None:
+        bench.first.execute("CREATE TABLE child (n REFERENCES t DEFERRABLE INITIALLY DEFERRED)")
+        opened = await bench.executor.begin()
+        await opened.execute("PRAGMA defer_foreign_keys = ON")
+        await opened.execute("INSERT INTO child VALUES (7)")
+        with pytest.raises(sqlite3.IntegrityError):
+            await opened.commit()
+        assert opened.is_open
+        await opened.end()
+        await bench.insert(1)
+        assert (bench.open_connections, len(bench.executor._idle)) == (1, 1)
+
+    connect = bench.connect
+
+    def with_foreign_keys() -> sqlite3.Connection:
+        made = connect()
+        made.execute("PRAGMA foreign_keys = ON")
+        return made
+
+    bench.executor._connect = with_foreign_keys
+    bench.run(scenario)
+    assert bench.numbers() == [1]
+
+
+def test_the_end_of_a_transaction_that_was_committed_hurts_nobody(bench: Bench) -> None:
+    """Who was interrupted in a commit cannot know; by then somebody else may have the connection."""
+
+    async def scenario() -> None:
+        first = await bench.executor.begin()
+        await first.execute("INSERT INTO t VALUES (1)")
+        await first.commit()
+        second = await bench.executor.begin()
+        await second.execute("INSERT INTO t VALUES (2)")
+        assert bench.open_connections == 1, "the second has the connection of the first"
+        await first.end()
+        assert second.is_open
+        await second.commit()
+        assert len(bench.executor._idle) == 1, "it is not given back twice"
+
+    bench.run(scenario)
+    assert bench.numbers() == [1, 2]
 
 
 def test_savepoints_keep_and_undo(bench: Bench) -> None:
@@ -415,7 +456,6 @@ def test_savepoints_keep_and_undo(bench: Bench) -> None:
             await opened.execute("INSERT INTO t VALUES (?)", (number,))
             await (opened.release if is_kept else opened.rollback_to)("level")
         await opened.commit()
-        await opened.end()
 
     bench.run(scenario)
     assert bench.numbers() == [1, 3]
@@ -544,13 +584,39 @@ def test_a_begin_that_is_cancelled_leaves_no_transaction(on_loop: Bench, monkeyp
         await first.execute("INSERT INTO t VALUES (1)")
         await first.commit()
         await given.wait()
-        assert [made.in_transaction for made in on_loop.kind.living] == [False, False]
-        await first.end()
         await on_loop.insert(2)
+        assert [made.in_transaction for made in on_loop.kind.living] == [False, False]
         assert on_loop.open_connections == 2
 
     on_loop.run(scenario)
     assert on_loop.numbers() == [1, 2]
+
+
+def test_a_commit_that_is_cancelled_is_committed_and_ends_once(on_loop: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As asyncio.run() does at its end, to shielded tasks too. The caller then ends what it takes for open."""
+    inside, may_go_on = Signal(), Signal()
+    commit = connection.SqliteConnection.commit
+
+    def slow(one: connection.SqliteConnection) -> None:
+        inside.set()
+        may_go_on.wait_here()
+        commit(one)
+
+    async def scenario() -> None:
+        opened = await on_loop.executor.begin()
+        await opened.execute("INSERT INTO t VALUES (1)")
+        monkeypatch.setattr(connection.SqliteConnection, "commit", slow)
+        task = asyncio.create_task(opened.commit())
+        await inside.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        may_go_on.set()
+        await opened.end()
+        assert len(on_loop.executor._idle) == 1
+
+    on_loop.run(scenario)
+    assert on_loop.numbers() == [1]
 
 
 def test_a_loop_that_has_closed_does_not_hurt_the_thread(on_loop: Bench) -> None:
@@ -605,7 +671,6 @@ def test_a_connection_that_is_out_at_close_is_closed_when_it_comes_back(bench: B
         await bench.executor.close()
         assert bench.open_connections == 1
         await opened.commit()
-        await opened.end()
         assert_nothing_left(bench)
 
     bench.run(scenario)

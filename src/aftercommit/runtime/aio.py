@@ -17,7 +17,6 @@ from aftercommit.outcome import Raised, Result
 from aftercommit.ports import Colour
 from aftercommit.runtime.clock import boottime
 from aftercommit.runtime.colours import awaited, called, called_async, is_async
-from aftercommit.runtime.process import forks
 
 T = TypeVar("T")
 
@@ -123,7 +122,10 @@ class AsyncioRuntime:
         return boottime()
 
     def identity(self) -> object:
-        return asyncio.current_task(), forks()
+        try:
+            return asyncio.current_task()
+        except RuntimeError:  # another thread, with no loop of its own
+            return None
 
     def is_here(self) -> bool:
         return _running_loop() is self._loop
@@ -169,7 +171,7 @@ class AsyncioRuntime:
         return result
 
     def interrupt(self) -> None:
-        for task in list(self._running):
+        for task in self._running - {asyncio.current_task()}:  # a function that closes its own outbox goes on
             # One that has ended cannot be cancelled any more: how it ended is its own doing.
             if task.cancel():
                 self._interrupted.add(task)

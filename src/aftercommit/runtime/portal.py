@@ -45,7 +45,8 @@ class LoopPortal:
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(1)
+        if self._thread is not threading.current_thread():  # a function may close its own outbox
+            self._thread.join(1)
 
 
 class LoopCall:

@@ -12,7 +12,6 @@ from aftercommit.outcome import Raised, Result
 from aftercommit.ports import Colour
 from aftercommit.runtime.clock import boottime
 from aftercommit.runtime.colours import awaited, called, called_async, is_async
-from aftercommit.runtime.process import forks
 
 if TYPE_CHECKING:
     from aftercommit.runtime.portal import LoopPortal
@@ -27,21 +26,18 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as stop:
         value: T = stop.value
         return value
-    finally:
-        coroutine.close()
+    coroutine.close()
     raise RuntimeError(f"{coroutine!r} suspended in the blocking runtime: an async driver or store was used there")
 
 
-def _token() -> object:
+class ThreadTokens(threading.local):
     """An object for each thread. Not its number: that one is used again when the thread is over."""
-    try:
-        return _threads.token
-    except AttributeError:
-        _threads.token = object()
-        return _threads.token
+
+    def __init__(self) -> None:
+        self.token = object()
 
 
-_threads = threading.local()
+_threads = ThreadTokens()
 
 
 def _is_main_thread() -> bool:
@@ -85,7 +81,7 @@ class ThreadRuntime:
         return boottime()
 
     def identity(self) -> object:
-        return _token(), forks()
+        return _threads.token
 
     def is_here(self) -> bool:
         return True

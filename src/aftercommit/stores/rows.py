@@ -47,7 +47,7 @@ def insert_values(new: NewEvent) -> dict[str, object]:
         "payload": event.payload if is_text else None,
         "payload_bytes": None if is_text else event.payload,
         "content_type": "application/json" if is_text else "application/octet-stream",
-        "headers": encode_headers(event.headers),
+        "headers": encode_headers(event.headers) if event.headers else None,
         "occurred_at": instant_to_micros(event.occurred_at),
         "scheduled_at": scheduled,
         # A delay is added to the database's clock; only an explicit time is taken as it is.

@@ -23,23 +23,23 @@ class Schema:
         self._sql = statements
         self._names = names
         self._creates = creates
-        self._is_ready = False
+        self.is_ready = False
 
     async def ensure(self) -> None:
         """Create or upgrade when asked to on construction; else only check."""
-        if self._is_ready:
+        if self.is_ready:
             return
         if self._creates:
             await self.create()
         else:
             await self._check()
-        self._is_ready = True
+        self.is_ready = True
 
     async def create(self) -> None:
         """Bring the tables to this release's version, under the database's write lock."""
         await self._executor.transact(self._migrate)
         await self._check()
-        self._is_ready = True
+        self.is_ready = True
 
     async def _migrate(self, tx: Tx) -> None:
         current = int((await self._settings(tx)).get("version", 0))

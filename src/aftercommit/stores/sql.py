@@ -40,6 +40,10 @@ class SqlStore:
         self._schema = Schema(executor, self._sql, names, creates=create_schema)
         self.records = SqlRecords(executor, self._sql)
 
+    @property
+    def is_ready(self) -> bool:
+        return self._schema.is_ready
+
     async def open(self) -> None:
         await self._schema.ensure()
 

@@ -29,8 +29,8 @@ class Root:
         self.savepoints = 0
         #: The raw connection was handed out, so rows may have been undone unseen.
         self.is_exposed = False
-        self._runtime = runtime
-        self._identity = runtime.identity()
+        self._who = runtime.identity
+        self._opener = runtime.identity()
         self._forks = forks()
 
     @property
@@ -39,7 +39,7 @@ class Root:
         return forks() != self._forks
 
     def is_here(self) -> bool:
-        return self._runtime.is_here() and self._runtime.identity() == self._identity
+        return self._who() is self._opener and not self.is_inherited
 
     @property
     def innermost(self) -> Level:
@@ -121,7 +121,8 @@ class OwnedTransaction:
             raise TransactionEnded("this transaction was begun before", fix="call outbox.transaction() for each block")
         outer = ambient.innermost(self.outbox, OwnedTransaction)
         if outer is None:
-            await self._store.open()
+            if not self._store.is_ready:
+                await self._store.open()
             root = Root(await self._executor.begin(), self._runtime())
         else:
             root = outer._intact()
@@ -141,7 +142,8 @@ class OwnedTransaction:
         root = self._own()
         self._refuse_open_blocks(root)
         try:
-            self._refuse_unawaited()
+            if self.level.pending:
+                self._refuse_unawaited()
             self._intact()
             await (self._commit_root(root) if len(root.blocks) == 1 else root.opened.release(self.level.name))
         except BaseException as error:
@@ -252,9 +254,8 @@ class OwnedTransaction:
         self._ended = how
         if self._root is not None:
             self._root.blocks.remove(self)
-        for pending in self.level.pending:
-            pending.forgive()  # awaited, reported, or undone with its transaction
-        self.level.pending.clear()
+        while self.level.pending:
+            self.level.pending.pop().forgive()  # awaited, reported, or undone with its transaction
         ambient.leave(self)
 
 

@@ -180,6 +180,7 @@ class AsyncOpenSqliteTransaction:
     def __init__(self, thread: ConnectionThread, give_back: Callable[[], None]) -> None:
         self._thread = thread
         self._give_back = give_back
+        self._is_lent = True
 
     async def begin(self) -> None:
         try:
@@ -195,7 +196,7 @@ class AsyncOpenSqliteTransaction:
 
     @property
     def is_open(self) -> bool:
-        return bool(self._thread.connection.is_in_transaction)
+        return self._is_lent and bool(self._thread.connection.is_in_transaction)
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
         return await self._thread.run(lambda connection: connection.execute(sql, parameters))
@@ -215,7 +216,7 @@ class AsyncOpenSqliteTransaction:
     def _commit(self, connection: SqliteConnection) -> None:
         """In one hop: what waits for the commit should not have to wait for the connection as well."""
         connection.commit()
-        self._give_back()
+        self._return()
 
     async def savepoint(self, name: str) -> None:
         await self.execute(f'SAVEPOINT "{name}"')
@@ -228,4 +229,16 @@ class AsyncOpenSqliteTransaction:
         await self.execute(f'RELEASE "{name}"')
 
     async def end(self) -> None:
-        await self._thread.run(SqliteConnection.rollback, after=self._give_back)
+        await self._thread.run(self._end)
+
+    def _end(self, connection: SqliteConnection) -> None:
+        # A commit whose caller was cancelled has given it back, and somebody else may have it by now.
+        if self._is_lent:
+            try:
+                connection.rollback()
+            finally:
+                self._return()
+
+    def _return(self) -> None:
+        self._is_lent = False
+        self._give_back()

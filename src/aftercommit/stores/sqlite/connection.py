@@ -7,6 +7,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -212,10 +213,15 @@ def execute_all_or_none(raw: sqlite3.Connection, sql: str, parameters: Sequence[
     return count
 
 
+@lru_cache(maxsize=512)
+def is_transaction_control(sql: str) -> bool:
+    first = _FIRST_WORD.match(sql)
+    return first is not None and first["word"].upper() in _TRANSACTION_WORDS
+
+
 def refuse_transaction_control(sql: str) -> None:
     """The outbox has to know what is committed and what is undone; it cannot when SQL text says so."""
-    first = _FIRST_WORD.match(sql)
-    if first is not None and first["word"].upper() in _TRANSACTION_WORDS:
+    if is_transaction_control(sql):
         raise UnsupportedTransaction(
             f"tx.execute({sql.strip()[:40]!r}) would end or split the transaction unseen",
             fix="use tx.commit(), tx.rollback(), or a nested outbox.transaction() as savepoint",

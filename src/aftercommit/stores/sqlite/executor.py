@@ -108,6 +108,7 @@ class OpenSqliteTransaction(BlockingTx):
         super().__init__(connection.raw)
         self._connection = connection
         self._give_back = give_back
+        self._is_lent = True
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -115,14 +116,14 @@ class OpenSqliteTransaction(BlockingTx):
 
     @property
     def is_open(self) -> bool:
-        return bool(self._connection.is_in_transaction)
+        return self._is_lent and bool(self._connection.is_in_transaction)
 
     async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
         return self._connection.query(sql, parameters)
 
     async def commit(self) -> None:
         self._connection.commit()
-        self._give_back()
+        self._return()
 
     async def savepoint(self, name: str) -> None:
         self._connection.raw.execute(f'SAVEPOINT "{name}"')
@@ -135,7 +136,13 @@ class OpenSqliteTransaction(BlockingTx):
         self._connection.raw.execute(f'RELEASE "{name}"')
 
     async def end(self) -> None:
-        try:
-            self._connection.rollback()
-        finally:
-            self._give_back()
+        # A commit that was interrupted may have given it back, and somebody else may have it by now.
+        if self._is_lent:
+            try:
+                self._connection.rollback()
+            finally:
+                self._return()
+
+    def _return(self) -> None:
+        self._is_lent = False
+        self._give_back()
