@@ -21,6 +21,7 @@ from tests.core.faulty import (
     Ledger,
     Loud,
     claimed,
+    count_from_here,  # noqa: F401  (used by every test here)
     faulty_store,
     keys_of,
     meter_of,
@@ -28,7 +29,6 @@ from tests.core.faulty import (
     ours,
     with_runtime,
 )
-from tests.core.faulty import count_from_here as count_from_here
 from tests.core.test_meter import Failing
 from tests.support import PATIENCE, Collector, Signal, World
 

@@ -13,8 +13,15 @@ from typing import Any
 import pytest
 
 from aftercommit import EventEnvelope, EventStatus, Fixed, NoRetry, RetryAfter
-from tests.core.faulty import Loud, Unreachable, faulty_store, other_tasks, ours, until
-from tests.core.faulty import count_from_here as count_from_here
+from tests.core.faulty import (
+    Loud,
+    Unreachable,
+    count_from_here,  # noqa: F401  (used by every test here)
+    faulty_store,
+    other_tasks,
+    ours,
+    until,
+)
 from tests.core.test_meter import COUNTERS, GAUGES, Failing
 from tests.support import PATIENCE, Collector, Signal, World
 

@@ -1,4 +1,4 @@
-"""The poller: only as much as there is room for, exactly when something may be due, and nothing kept that is not taken."""
+"""The poller: only as much as there is room for, just when something may be due; what is not taken is given back."""
 
 from __future__ import annotations
 

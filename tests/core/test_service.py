@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from aftercommit.core.service import FIRST_PAUSE, LONGEST_PAUSE, Service
-from tests.core.faulty import count_from_here as count_from_here
-from tests.core.faulty import ours, with_runtime
+from tests.core.faulty import (
+    count_from_here,  # noqa: F401  (used by every test here)
+    ours,
+    with_runtime,
+)
 from tests.support import PATIENCE, Collector, Signal, World
 
 

@@ -493,7 +493,7 @@ def test_finishing_does_not_spin_while_another_write_hangs(world: World) -> None
 
 
 def test_two_that_flush_take_turns(world: World) -> None:
-    """drain() flushes beside the loop. Whoever comes second waits; turning round and round would stop the event loop."""
+    """drain() flushes beside the loop. Whoever comes second waits; to turn round and round stops the event loop."""
 
     async def scenario() -> None:
         engine, store, holdings = await hold(world, 2)

@@ -133,6 +133,31 @@ def transaction_of_another_thread(program: Program) -> dict[str, Any]:
     return {"child": child, "was_inside": forked < ended[0]}
 
 
+def opening_at_the_fork(program: Program) -> dict[str, Any]:
+    """Another thread is opening a connection when the parent forks. Was it still, as the child sees it?"""
+    begun, is_opening = threading.Event(), []
+
+    def connect() -> sqlite3.Connection:
+        opened = sqlite3.connect(program.folder / "outbox.db", check_same_thread=False)
+        if threading.current_thread().name == "opens":
+            is_opening.append(True)
+            begun.set()
+            threading.Event().wait(0.3)
+            is_opening.pop()
+        return opened
+
+    outbox = Outbox(connect, **CALM)
+    outbox.create_schema()
+    outbox.close()
+    thread = threading.Thread(target=outbox.stats, name="opens")
+    thread.start()
+    begun.wait()
+    child = Child(lambda: bool(is_opening)).said()
+    thread.join()
+    outbox.close()
+    return {"child": child}
+
+
 def busy_at_the_fork(program: Program) -> dict[str, Any]:
     """The parent forks again and again while its threads write and deliver; every child writes one event."""
     program.hurry(3.0)
@@ -147,6 +172,7 @@ def busy_at_the_fork(program: Program) -> dict[str, Any]:
 
         thread = threading.Thread(target=busy)
         thread.start()
+        program.until(lambda: len(program.journal.ids("effect")) > 50)  # every thread has opened its connection
         children = 0
         while children < 30 and failed is None:
             children += 1

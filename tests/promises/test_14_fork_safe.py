@@ -66,6 +66,15 @@ def test_promise_14_fork_safe_a_transaction_of_another_thread_does_not_lock_the_
     each_delivered_once(fleet, 7)
 
 
+@pytest.mark.xfail(
+    strict=True, reason="connections are opened and read from outside the gate, so a fork does not wait for it"
+)
+def test_promise_14_fork_safe_a_fork_waits_for_a_connection_that_is_being_opened(fleet: Fleet) -> None:
+    """SQLite has mutexes of the process in its hands while it opens a file; a copy of them is locked in the child for
+    ever, which then hangs in its own sqlite3.connect(). Seen in one of 150 forks of a parent that was just starting."""
+    assert returned(forking(fleet, "opening_at_the_fork")["child"]) is False
+
+
 def test_promise_14_fork_safe_children_of_a_busy_parent_can_write(fleet: Fleet) -> None:
     """F91: a parent that delivers is in a transaction at almost any moment."""
     found = forking(fleet, "busy_at_the_fork")

@@ -14,8 +14,11 @@ import pytest
 
 from aftercommit.outcome import Ok, Raised
 from aftercommit.runtime import portal
-from tests.core.faulty import count_from_here as count_from_here
-from tests.core.faulty import ours, with_runtime
+from tests.core.faulty import (
+    count_from_here,  # noqa: F401  (used by every test here)
+    ours,
+    with_runtime,
+)
 from tests.support import PATIENCE, Signal, World
 
 mark: ContextVar[str] = ContextVar("mark", default="none")
@@ -117,6 +120,10 @@ async def returns_a_task(event: object) -> object:
     return asyncio.get_running_loop().create_task(async_plain(event))
 
 
+def returns_an_awaitable(event: object) -> Awaited:
+    return Awaited(event)
+
+
 def two_arguments(first: object, event: object) -> object:
     return plain(event)
 
@@ -131,9 +138,9 @@ SHAPES: dict[str, Callable[..., Any]] = {
     "object with async __call__": AsyncCaller(),
     "unhashable object": UnhashableCaller(),
     "unhashable object with async __call__": UnhashableAsyncCaller(),
-    "lambda": lambda event: plain(event),
-    "lambda that returns a coroutine": lambda event: async_plain(event),
-    "lambda that returns an awaitable": lambda event: Awaited(event),
+    "lambda": lambda event: ("ran", event),
+    "lambda that returns a coroutine": lambda event: async_plain(event),  # noqa: PLW0108
+    "function that returns an awaitable": returns_an_awaitable,
     "bound method": Methods().bound,
     "async bound method": Methods().async_bound,
     "static method": Methods.static,
@@ -466,7 +473,7 @@ def test_an_interrupt_does_not_miss_a_function_that_has_just_begun(
     """It may run on the loop thread before its caller, in another thread, has come any further."""
 
     async def scenario(runtime: Any) -> None:
-        sleeper, results, interrupting = Sleeper(), [], threading.Thread(target=lambda: runtime.interrupt())
+        sleeper, results, interrupting = Sleeper(), [], threading.Thread(target=runtime.interrupt)
 
         class Slow(portal.LoopCall):
             def __init__(self, *arguments: Any) -> None:

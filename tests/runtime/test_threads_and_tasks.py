@@ -15,8 +15,12 @@ import pytest
 
 from aftercommit.outcome import Ok
 from aftercommit.runtime.clock import boottime
-from tests.core.faulty import count_from_here as count_from_here
-from tests.core.faulty import new_runtime, ours, with_runtime
+from tests.core.faulty import (
+    count_from_here,  # noqa: F401  (used by every test here)
+    new_runtime,
+    ours,
+    with_runtime,
+)
 from tests.support import PATIENCE, Collector, Signal, World
 
 

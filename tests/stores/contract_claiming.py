@@ -69,6 +69,16 @@ class ClaimingContract(StoreHooks):
         assert (taken.is_suspect, taken.abandoned, taken.lease.epoch) == (True, 0, 2)
         assert (self.row()["locked_by"], self.row()["lease_epoch"]) == ("bob", 2)
 
+    @played
+    async def test_a_lease_of_its_own_that_ran_out_is_no_suspect(self) -> None:
+        """Promise 4a: a holder that claims its row again has not been killed by it."""
+        store = await self.opened()
+        await insert(store, event())
+        first = await take_one(store, "alice")
+        self.expire()
+        again = await take_one(store, "alice")
+        assert (again.is_suspect, again.lease.epoch) == (False, first.lease.epoch + 1)
+
     @pytest.mark.parametrize("outcome", [RELEASE, Retry(NOW, "no"), Defer(NOW)], ids=["release", "retry", "defer"])
     @played
     async def test_a_row_that_was_reported_is_no_suspect(self, outcome: object) -> None:

@@ -11,7 +11,7 @@ from aftercommit.claims import QueryResult, RowKey
 from aftercommit.errors import NotAwaited, NotInTransaction, TransactionEnded
 from aftercommit.ports import EventStore, Executor, OpenTransaction, Runtime
 from aftercommit.redact import error_text
-from aftercommit.runtime.process import forks
+from aftercommit.runtime.process import here
 from aftercommit.runtime.threads import run
 from aftercommit.transactions import ambient
 from aftercommit.transactions.callbacks import Callback, Level, Lost, run_all
@@ -31,15 +31,11 @@ class Root:
         self.is_exposed = False
         self._who = runtime.identity
         self._opener = runtime.identity()
-        self._forks = forks()
-
-    @property
-    def is_inherited(self) -> bool:
-        """In a forked child: the transaction is the parent's, and so is its connection."""
-        return forks() != self._forks
+        #: In a forked child it is another one: the transaction is the parent's, and so is its connection.
+        self.process = here.token
 
     def is_here(self) -> bool:
-        return self._who() is self._opener and not self.is_inherited
+        return self._who() is self._opener and self.process is here.token
 
     @property
     def innermost(self) -> Level:
@@ -193,7 +189,7 @@ class OwnedTransaction:
     async def _leave(self, error: BaseException | None) -> None:
         if self._root is None or self._ended is not None:
             return
-        if self._root.is_inherited:
+        if self._root.process is not here.token:
             _parents.append(self._root)  # never closed here: that could undo what the parent has locked
             self._end("left to the process that opened it")
             return
@@ -218,7 +214,7 @@ class OwnedTransaction:
     def _own(self) -> Root:
         """Live, and of this process."""
         root = self._live()
-        if root.is_inherited:
+        if root.process is not here.token:
             raise NotInTransaction(
                 "the transaction was opened by the process that this one was forked from",
                 fix="open one in this process",

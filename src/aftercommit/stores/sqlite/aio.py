@@ -161,7 +161,7 @@ class AsyncSqliteExecutor:
         return self._generation, thread
 
     def _open(self) -> SqliteConnection:
-        return SqliteConnection(self._connect(), self._gate)
+        return self._gate.opened(self._connect)
 
     def _give(self, generation: int, thread: ConnectionThread) -> None:
         is_clean = thread.is_clean()

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from aftercommit.claims import QueryResult
 from aftercommit.errors import OutboxError, StoreBusy, UnsupportedTransaction
-from aftercommit.runtime.process import forks
+from aftercommit.runtime.process import here
 
 #: How long a writer waits for another before it gives up, in seconds.
 BUSY_TIMEOUT: Final = 5.0
@@ -36,19 +36,24 @@ class Gate:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._opening = threading.Lock()
         self._holder: int | None = None
-        self._is_held_for_fork = False
+        self._held_for_fork: list[threading.Lock] = []
 
     def hold_for_fork(self) -> None:
         """Let the writer that is inside come to its end: SQLite's locks are copied by a fork, and a copy of a held one
         is held in the child for ever. The forking thread's own transaction, or a long one, has to be let be."""
-        if self._holder != threading.get_ident():
-            self._is_held_for_fork = self._lock.acquire(timeout=FORK_PATIENCE)
+        wanted = [self._opening] if self._holder == threading.get_ident() else [self._lock, self._opening]
+        self._held_for_fork = [lock for lock in wanted if lock.acquire(timeout=FORK_PATIENCE)]
 
     def release_after_fork(self) -> None:
-        if self._is_held_for_fork:
-            self._is_held_for_fork = False
-            self._lock.release()
+        while self._held_for_fork:
+            self._held_for_fork.pop().release()
+
+    def opened(self, connect: Callable[[], sqlite3.Connection]) -> SqliteConnection:
+        """A new connection. Opening locks the file for a moment, so a fork waits for it, too."""
+        with self._opening:
+            return SqliteConnection(connect(), self)
 
     def enter(self) -> None:
         if not self._lock.acquire(blocking=False) and not self._lock.acquire(timeout=BUSY_TIMEOUT):
@@ -99,7 +104,7 @@ if hasattr(os, "register_at_fork"):
 def busy() -> StoreBusy:
     problem = f"another process held the SQLite database for {BUSY_TIMEOUT:.0f} s"
     fix = "keep transactions short; for many writing processes use a database server"
-    if forks():
+    if here.is_forked:
         problem += ", or this process was forked inside a transaction and has inherited its lock for ever"
         fix = f"fork outside transactions; {fix}"
     return StoreBusy(problem, fix=fix)

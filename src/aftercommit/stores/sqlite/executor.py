@@ -89,7 +89,7 @@ class SqliteExecutor:
         try:
             return self._generation, self._idle.pop()
         except IndexError:
-            return self._generation, SqliteConnection(self._connect(), self._gate)
+            return self._generation, self._gate.opened(self._connect)
 
     def _give(self, generation: int, connection: SqliteConnection) -> None:
         is_clean = connection.is_in_transaction is False

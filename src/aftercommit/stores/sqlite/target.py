@@ -16,7 +16,6 @@ from weakref import finalize
 
 from aftercommit.errors import InvalidOption, SchemaMismatch, UnknownStore
 from aftercommit.ports import Colour, Executor
-from aftercommit.redact import redact
 from aftercommit.stores.sql import SqlStore
 from aftercommit.stores.sqlite.connection import BUSY_TIMEOUT, busy, plain_rows
 from aftercommit.stores.sqlite.executor import SqliteExecutor
@@ -106,13 +105,15 @@ def _path_of(url: str) -> str | None:
     if url.lower() in (":memory:", "sqlite://", "sqlite:///", "sqlite:///:memory:"):
         return None
     if not url.lower().startswith("sqlite:///"):
+        # The URL itself is not repeated: what looks like a host may be a login.
         raise UnknownStore(
-            f"{redact(url)!r} is not a SQLite URL", fix="sqlite:///relative.db or sqlite:////absolute/path.db"
+            "the SQLite URL has two slashes, which is where others name a host",
+            fix="sqlite:///relative.db or sqlite:////absolute/path.db",
         )
     path = url[len("sqlite:///") :]
     if "?" in path:
         raise UnknownStore(
-            f"{redact(url)!r} has query parameters, which SQLite URLs do not take here",
+            "the SQLite URL has query parameters, which are not taken here",
             fix="pass a connection factory instead",
         )
     return os.path.abspath(unquote(path))
