@@ -39,8 +39,9 @@ from tests.core.faulty import (
     faulty_store,
     other_tasks,
     ours,
+    short_pauses,  # noqa: F401  (used by every test here)
 )
-from tests.support import PATIENCE, Collector, Signal, World
+from tests.support import PATIENCE, Collector, Signal, World, painted
 
 Colouring = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -311,7 +312,6 @@ def test_a_start_that_failed_may_be_repeated(world: World) -> None:
     world.run(scenario)
 
 
-@pytest.mark.xfail(strict=True, reason="start() makes a second engine while the first one waits in store.open()")
 def test_two_that_start_at_once_start_one_outbox(world: World) -> None:
     """The services of an engine that nobody refers to would run for ever."""
 
@@ -359,8 +359,11 @@ def test_after_close_it_still_writes_and_polls_by_hand(world: World) -> None:
     world.run(scenario)
 
 
-def test_a_handler_may_close_the_outbox(world: World, colour: Colouring) -> None:
+@pytest.mark.parametrize("kind", ["threads, sync", "threads, async", "asyncio, async"])
+def test_a_handler_may_close_the_outbox(tmp_path: Path, kind: str) -> None:
     """It is one that still runs after close(); everything else comes to its end."""
+    world_name, colour = kind.split(", ")
+    world = World(world_name, tmp_path)
 
     async def scenario() -> None:
         closed = Collector()
@@ -378,7 +381,7 @@ def test_a_handler_may_close_the_outbox(world: World, colour: Colouring) -> None
             except BaseException as error:
                 closed.add(error)
 
-        outbox.register("A", async_closing if world.is_async else colour(closing))
+        outbox.register("A", async_closing if world.is_async else painted(colour, closing))
         await outbox.start()
         engine = outbox._engine
         await write(outbox, "A")
@@ -535,7 +538,6 @@ async def _write_one(outbox: AsyncOutbox) -> None:
     await write(outbox, "A")
 
 
-@pytest.mark.xfail(strict=True, reason="AsyncOutbox.start() takes over the runtime of a loop that is gone")
 @pytest.mark.filterwarnings("ignore:coroutine 'Service._run' was never awaited")
 def test_used_on_one_loop_it_may_be_started_on_the_next(async_outbox: AsyncOutbox) -> None:
     seen = Collector()
@@ -599,7 +601,6 @@ def test_started_it_is_refused_on_another_loop(async_outbox: AsyncOutbox) -> Non
         thread.join()
 
 
-@pytest.mark.xfail(strict=True, reason="AsyncOutbox.start() and close() do not look which loop they are on")
 @pytest.mark.parametrize("method", ["start", "close"])
 def test_started_it_is_neither_started_nor_closed_on_another_loop(async_outbox: AsyncOutbox, method: str) -> None:
     started, release = Signal(), Signal()
@@ -614,7 +615,7 @@ def test_started_it_is_neither_started_nor_closed_on_another_loop(async_outbox: 
 
     async def stranger() -> None:
         with pytest.raises(OutboxError, match="started on another event loop"):
-            await asyncio.wait_for(getattr(async_outbox, method)(), 2)
+            await asyncio.wait_for(getattr(async_outbox, method)(), 0.5)
 
     thread = threading.Thread(target=lambda: asyncio.run(owner()))
     thread.start()

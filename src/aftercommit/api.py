@@ -98,10 +98,13 @@ class Outbox(OutboxBase):
 
     def start(self) -> Self:
         """Start delivering in the background. Again is fine; after close() it starts anew."""
-        if not self.is_started:
+        with self._life:
+            if self.is_started:
+                return self
             engine = self._engine = self._new_engine()
+            engine.is_started = True
             self._resumes = False
-            run(engine.start())
+        run(engine.start())
         return self
 
     def close(self) -> None:

@@ -112,6 +112,7 @@ class AsyncOutbox(OutboxBase):
 
     async def start(self) -> Self:
         """Start delivering in the background, on the running loop. Again is fine; after close() it starts anew."""
+        self._leave_other_loops()
         if not self.is_started:
             engine = self._engine = self._new_engine()
             await engine.start()
@@ -119,6 +120,7 @@ class AsyncOutbox(OutboxBase):
 
     async def close(self) -> None:
         """Stop delivering, within drain_timeout, and give up connections. Again is fine."""
+        self._leave_other_loops()
         engine, self._engine = self._engine, None
         try:
             if engine is not None:
@@ -169,16 +171,20 @@ class AsyncOutbox(OutboxBase):
         return AsyncioRuntime(self.config.worker_count)
 
     def _current(self) -> Engine:
-        """Not started, an outbox may be used on one loop after another."""
-        engine = self._engine
-        if engine is not None and not engine.runtime.is_here():
-            if engine.is_started:
-                raise OutboxError(
-                    "this AsyncOutbox was started on another event loop",
-                    fix="close() it there, or make one outbox per loop",
-                )
-            self._engine = None
+        self._leave_other_loops()
         return super()._current()
+
+    def _leave_other_loops(self) -> None:
+        """Not started, or when its loop is gone, an outbox may be used on one loop after another."""
+        engine = self._engine
+        if engine is None or engine.runtime.is_here():
+            return
+        if engine.is_started and not engine.runtime.is_gone():
+            raise OutboxError(
+                "this AsyncOutbox was started on another event loop",
+                fix="close() it there, or make one outbox per loop",
+            )
+        self._engine = None
 
 
 class AsyncDeadLetters:

@@ -17,6 +17,7 @@ from aftercommit.core.upkeep import DeadEvents
 from aftercommit.durations import Duration, duration
 from aftercommit.errors import ColourMismatch, InvalidOption, NotInTransaction, UnsupportedTransaction
 from aftercommit.ports import Colour, Runtime, TxContext
+from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.detect import open_store
 from aftercommit.transactions import ambient
 from aftercommit.transactions.dbapi import DbapiTransaction
@@ -74,6 +75,7 @@ class OutboxBase(ABC):
         self._composer = Composer()
         self._engine: Engine | None = None
         self._resumes = False
+        self._life = ThreadRuntime().lock()
         _living.add(self)
 
     # ------------------------------------------------------------ registering
@@ -178,6 +180,7 @@ class OutboxBase(ABC):
         """Nothing of the parent's may be used in a child: its threads are not here, its connections are its own."""
         self._resumes = (self._resumes or self.is_started) and self._colour is Colour.BLOCKING
         self._engine = None
+        self._life = ThreadRuntime().lock()  # a thread of the parent may have held the other one
         self._store.abandon()
 
     def __repr__(self) -> str:

@@ -81,6 +81,8 @@ class OutboxConfig:
         for name in _SWITCHES:
             if not isinstance(getattr(self, name), bool):
                 raise InvalidOption(f"{name} is {getattr(self, name)!r}", fix=f"pass {name}=True or {name}=False")
+        if self.create_schema is not None and not isinstance(self.create_schema, bool):
+            raise InvalidOption(f"create_schema is {self.create_schema!r}", fix="pass True, False, or leave it out")
         for name, positive in _DURATIONS.items():
             value = getattr(self, name)
             if value is not None or name not in _MAY_BE_NONE:
@@ -149,6 +151,8 @@ _REFUSED: Final[Mapping[Wiring, tuple[frozenset[str], str]]] = {
 
 def configure(wiring: Wiring, options: Mapping[str, Any], config: OutboxConfig | None = None) -> OutboxConfig:
     """The configuration from keywords, over a ready one if there is one. Wrong names and values are refused."""
+    if config is not None and not isinstance(config, OutboxConfig):
+        raise InvalidOption(f"config is {config!r}", fix="pass an OutboxConfig, or the options as keywords")
     known = {option.name for option in fields(OutboxConfig)} - {"wiring"}
     for name in options:
         if name not in known:
@@ -189,9 +193,10 @@ def _check_kind(value: object, name: str, methods: tuple[str, ...]) -> None:
 
 
 def _interceptors(value: Any) -> tuple[EventInterceptor, ...]:
-    interceptors = tuple(value) if isinstance(value, Sequence) else None
-    if interceptors is None or any(not hasattr(each, "before_dispatch") for each in interceptors):
-        raise InvalidOption(f"interceptors is {value!r}", fix="pass a list of EventInterceptor objects")
+    interceptors = tuple(value) if isinstance(value, Sequence) else (None,)
+    for each in interceptors:
+        if isinstance(each, type) or not (hasattr(each, "before_dispatch") and hasattr(each, "after_dispatch")):
+            raise InvalidOption(f"interceptors is {value!r}", fix="pass a list of EventInterceptor objects")
     return interceptors
 
 

@@ -86,6 +86,10 @@ class Runtime(Protocol):
         """Whether this runtime can be awaited from here: always, or on its own loop."""
         ...
 
+    def is_gone(self) -> bool:
+        """Whether it can be awaited nowhere any more."""
+        ...
+
     def monitor(self) -> Monitor: ...
 
     def lock(self) -> AbstractContextManager[Any]:

@@ -13,6 +13,7 @@ import pytest
 
 from aftercommit import EventEnvelope
 from aftercommit.claims import Claimed, Lease, RowKey
+from aftercommit.core import dispatcher, service
 from aftercommit.core.held import Held, Holding
 from aftercommit.core.meter import Meter
 from aftercommit.hooks import MetricsExporter
@@ -207,6 +208,13 @@ def held_of(runtime: Runtime, *rows: Claimed) -> Held:
     for row in rows:
         held.admit(row)
     return held
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Import it where loops fail on purpose: their pauses begin at 5 ms instead of 50, a last chance is 100 ms."""
+    monkeypatch.setattr(service, "FIRST_PAUSE", 0.005)
+    monkeypatch.setattr(dispatcher, "LAST_CHANCE", 0.1)
 
 
 _bystanders: set[threading.Thread] = set()

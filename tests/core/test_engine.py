@@ -20,6 +20,7 @@ from tests.core.faulty import (
     faulty_store,
     other_tasks,
     ours,
+    short_pauses,  # noqa: F401  (used by every test here)
     until,
 )
 from tests.core.test_meter import COUNTERS, GAUGES, Failing

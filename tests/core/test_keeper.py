@@ -11,7 +11,15 @@ from aftercommit.claims import Lease, RowKey
 from aftercommit.core.held import Held
 from aftercommit.core.keeper import USABLE, Keeper, deadline_of
 from aftercommit.outcome import Done
-from tests.core.faulty import Unreachable, claimed, faulty_store, held_of, keys_of, with_runtime
+from tests.core.faulty import (
+    Unreachable,
+    claimed,
+    faulty_store,
+    held_of,
+    keys_of,
+    short_pauses,  # noqa: F401  (used by every test here)
+    with_runtime,
+)
 from tests.support import PATIENCE, Collector, Signal, World
 
 HALF_A_MINUTE = timedelta(seconds=30)

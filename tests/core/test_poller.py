@@ -16,7 +16,17 @@ from aftercommit import EventEnvelope, EventStatus, Fixed, InvalidOption
 from aftercommit.claims import Claim, ClaimRequest
 from aftercommit.core.poller import FIRST_LOOK, FLOOR_AGE, OutboxPoller, PollerOptions
 from aftercommit.outcome import Release
-from tests.core.faulty import Ledger, Loud, Unreachable, claimed, faulty_store, keys_of, meter_of, with_runtime
+from tests.core.faulty import (
+    Ledger,
+    Loud,
+    Unreachable,
+    claimed,
+    faulty_store,
+    keys_of,
+    meter_of,
+    short_pauses,  # noqa: F401  (used by every test here)
+    with_runtime,
+)
 from tests.support import PATIENCE, Collector, Signal, World
 
 Colouring = Callable[[Callable[..., Any]], Callable[..., Any]]

@@ -16,7 +16,16 @@ import pytest
 from aftercommit import EventEnvelope, EventStatus, Fixed
 from aftercommit.core.settler import GROUP, Settler
 from aftercommit.outcome import Dead, Defer, Done, Release, Retry
-from tests.core.faulty import FaultyStore, Loud, RowFault, Unreachable, faulty_store, keys_of, until
+from tests.core.faulty import (
+    FaultyStore,
+    Loud,
+    RowFault,
+    Unreachable,
+    faulty_store,
+    keys_of,
+    short_pauses,  # noqa: F401  (used by every test here)
+    until,
+)
 from tests.support import PATIENCE, Collector, Signal, World
 
 Colouring = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -157,7 +166,7 @@ def test_workers_pause_when_the_outcomes_reach_the_capacity(world: World, colour
         store.fail("settle", times=inf)
         async with outbox:
             await seen.reach(4)
-            await store.calls["settle"].reach(len(store.calls["settle"]) + 2)  # time enough for many more
+            await store.calls["settle"].reach(len(store.calls["settle"]) + 4)  # time enough for many more
             assert len(seen) == 4
             assert outbox._engine.settler.unsettled == 4
             store.heal()

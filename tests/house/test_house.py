@@ -32,14 +32,21 @@ def test_importing_it_loads_no_event_loop_and_no_third_package() -> None:
     loaded = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
     ).stdout.split()
-    ours = {"aftercommit", "mmh3", "msgspec", "typing_extensions"}  # the last is loaded by msgspec where it is installed
+    ours = {
+        "aftercommit",
+        "mmh3",
+        "msgspec",
+        "typing_extensions",
+    }  # the last is loaded by msgspec where it is installed
     roots = {name.partition(".")[0] for name in loaded} - set(sys.stdlib_module_names)
     assert roots <= ours
     assert "asyncio" not in loaded
 
 
 def test_importing_it_has_no_effects(tmp_path: Path) -> None:
-    script = "import threading, aftercommit; o = aftercommit.Outbox('sqlite:///here.db'); print(threading.active_count())"
+    script = (
+        "import threading, aftercommit; o = aftercommit.Outbox('sqlite:///here.db'); print(threading.active_count())"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60, cwd=tmp_path
     )

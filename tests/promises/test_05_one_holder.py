@@ -50,10 +50,6 @@ def test_promise_05_one_holder_each_event_is_delivered_once_by_several_processes
     assert sum(count.get("cold_enqueued", 0) for count in counters)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="PRAGMA journal_mode = WAL does not wait for a writer, whatever the busy timeout, and is not retried",
-)
 def test_promise_05_one_holder_processes_may_start_on_a_new_file_at_the_same_moment(fleet: Fleet, runtime: str) -> None:
     """F91: SQLite changes a new file to WAL only when nobody writes. Somebody may, and will soon have finished."""
     late = fleet.worker(runtime, **LASTING)

@@ -1,10 +1,14 @@
-"""The contract's modules are no test files; their asserts are to be explained all the same."""
+"""The contract's modules are no test files; their asserts are to be explained all the same. And the benches."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 pytest.register_assert_rewrite(
+    "tests.stores.bench",
     "tests.stores.contract",
     "tests.stores.contract_claiming",
     "tests.stores.contract_fencing",
@@ -14,3 +18,41 @@ pytest.register_assert_rewrite(
     "tests.stores.contract_writing",
     "tests.stores.kit",
 )
+
+from aftercommit.ports import Colour  # noqa: E402
+from aftercommit.stores.sqlite import connection, target  # noqa: E402
+from tests.stores.bench import SOON, Bench  # noqa: E402
+
+
+@pytest.fixture
+def make_bench(tmp_path: Path) -> Iterator[Callable[[Colour], Bench]]:
+    made: list[Bench] = []
+
+    def make(colour: Colour) -> Bench:
+        made.append(Bench(colour, tmp_path / "bench.db"))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.first.close()
+
+
+@pytest.fixture(params=list(Colour), ids=lambda colour: colour.value)
+def bench(request: pytest.FixtureRequest, make_bench: Callable[[Colour], Bench]) -> Bench:
+    return make_bench(request.param)
+
+
+@pytest.fixture
+def blocking(make_bench: Callable[[Colour], Bench]) -> Bench:
+    return make_bench(Colour.BLOCKING)
+
+
+@pytest.fixture
+def on_loop(make_bench: Callable[[Colour], Bench]) -> Bench:
+    return make_bench(Colour.ASYNC)
+
+
+@pytest.fixture
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "BUSY_TIMEOUT", SOON)
+    monkeypatch.setattr(target, "BUSY_TIMEOUT", SOON)

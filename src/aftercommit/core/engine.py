@@ -163,8 +163,12 @@ class Engine:
     # ------------------------------------------------------------ life
 
     async def start(self) -> None:
-        await self._store.open()
-        self.is_started = True
+        self.is_started = True  # at once: another start while this one opens the store has nothing to do
+        try:
+            await self._store.open()
+        except BaseException:
+            self.is_started = False
+            raise
         if self._options.delivers:
             self.keeper.start()
             self.settler.start()

@@ -130,6 +130,9 @@ class AsyncioRuntime:
     def is_here(self) -> bool:
         return _running_loop() is self._loop
 
+    def is_gone(self) -> bool:
+        return self._loop.is_closed()
+
     def lock(self) -> threading.Lock:
         return threading.Lock()
 

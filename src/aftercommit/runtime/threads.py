@@ -86,6 +86,9 @@ class ThreadRuntime:
     def is_here(self) -> bool:
         return True
 
+    def is_gone(self) -> bool:
+        return False
+
     def lock(self) -> threading.Lock:
         return threading.Lock()
 

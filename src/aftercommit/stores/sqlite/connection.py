@@ -57,8 +57,8 @@ class Gate:
 
     def enter(self) -> None:
         if not self._lock.acquire(blocking=False) and not self._lock.acquire(timeout=BUSY_TIMEOUT):
-            raise StoreBusy(
-                f"another transaction of this process held the SQLite database for {BUSY_TIMEOUT:.0f} s",
+            raise busy(
+                "another transaction of this process",
                 fix="keep transactions short, and do not use the outbox inside one except through its tx",
             )
         self._holder = threading.get_ident()
@@ -101,9 +101,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_hold_gates, after_in_parent=_release_gates, after_in_child=_forget_gates)
 
 
-def busy() -> StoreBusy:
-    problem = f"another process held the SQLite database for {BUSY_TIMEOUT:.0f} s"
-    fix = "keep transactions short; for many writing processes use a database server"
+def busy(
+    who: str = "another process", fix: str = "keep transactions short; for many writing processes use a database server"
+) -> StoreBusy:
+    problem = f"{who} held the SQLite database for {BUSY_TIMEOUT:.0f} s"
     if here.is_forked:
         problem += ", or this process was forked inside a transaction and has inherited its lock for ever"
         fix = f"fork outside transactions; {fix}"

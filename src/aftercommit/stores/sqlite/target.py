@@ -23,6 +23,9 @@ from aftercommit.stores.statements import Dialect
 
 OLDEST_SQLITE: Final = (3, 35, 0)
 
+#: Each of them waits for a writer; another may come between, but not for ever.
+_WAL_TRIES: Final = 100
+
 DIALECT: Final = Dialect(
     package="aftercommit.stores.sqlite",
     # SQLite's own clock, to the millisecond: sub-second forms of unixepoch() are NULL before 3.42.
@@ -124,7 +127,7 @@ def _opener(path: str) -> Callable[[], sqlite3.Connection]:
         connection = None
         try:
             connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT, check_same_thread=False)
-            connection.execute("PRAGMA journal_mode = WAL")
+            _use_wal(connection)
             # With NORMAL a power cut can take back commits that the caller was told of.
             connection.execute("PRAGMA synchronous = FULL")
         except sqlite3.DatabaseError as error:
@@ -136,6 +139,20 @@ def _opener(path: str) -> Callable[[], sqlite3.Connection]:
         return _steered(connection)
 
     return connect
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """A new file becomes WAL only while nobody writes, and SQLite does not wait for that by itself."""
+    for _ in range(_WAL_TRIES):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+        connection.execute("BEGIN IMMEDIATE")  # this does wait, for as long as the busy timeout
+        connection.execute("COMMIT")
+    raise busy()
 
 
 def _unusable(path: str, error: sqlite3.DatabaseError) -> UnknownStore:
