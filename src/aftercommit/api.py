@@ -19,7 +19,7 @@ from aftercommit.core.writer import refuse_without_transaction
 from aftercommit.durations import Duration, seconds_of
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime, run
-from aftercommit.transactions.owned import Transaction
+from aftercommit.transactions.blocks import Transaction
 
 
 class Outbox(OutboxBase):

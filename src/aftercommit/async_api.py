@@ -20,7 +20,8 @@ from aftercommit.durations import Duration, seconds_of
 from aftercommit.errors import OutboxError
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.aio import AsyncioRuntime
-from aftercommit.transactions.owned import AsyncTransaction, OwnedTransaction
+from aftercommit.transactions.blocks import AsyncTransaction
+from aftercommit.transactions.owned import OwnedTransaction
 from aftercommit.transactions.pending import PendingWrite
 
 T = TypeVar("T")
