@@ -33,7 +33,7 @@ from aftercommit.async_api import AsyncDeadLetters
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.sqlite.target import sqlite_from_url
-from aftercommit.transactions.owned import AsyncTransaction, Transaction
+from aftercommit.transactions.blocks import AsyncTransaction, Transaction
 from tests.core.faulty import (
     count_from_here,  # noqa: F401  (used by every test here)
     faulty_store,
