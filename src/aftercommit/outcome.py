@@ -74,7 +74,12 @@ class Dead:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The event was not started (or was interrupted by close()): give the lease back, change nothing else."""
+    """Give the lease back and change nothing else: the event was not started, or was interrupted by close().
+
+    An interrupted delivery has reported: it did not kill its process.
+    """
+
+    was_started: bool = False
 
 
 Outcome = Done | Retry | Defer | Dead | Release

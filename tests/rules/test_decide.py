@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aftercommit import Done, Exponential, Fixed, Jittered, NoRetry, RetryAfter, RetryAfterError
 from aftercommit.errors import UndecodableRow, UnroutableEvent
-from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Ok, Outcome, Raised, Retry
+from aftercommit.outcome import DONE, Dead, Defer, Ok, Outcome, Raised, Release, Retry
 from aftercommit.redact import MAX_ERROR_LENGTH
 from aftercommit.retry import LONGEST
 from aftercommit.rules.decide import decide, decide_unroutable
@@ -116,8 +116,9 @@ def test_what_no_handler_was_called_for_is_dead_uncounted(error):
 
 def test_an_interrupted_handler_gives_its_event_back():
     """close() cancelled it: neither done nor failed."""
-    assert after(Raised(ValueError(), interrupted=True)) == RELEASE
-    assert after(Raised(ValueError(), interrupted=True), attempts=99, policy=NoRetry()) == RELEASE
+    given_back = Release(was_started=True)
+    assert after(Raised(ValueError(), interrupted=True)) == given_back
+    assert after(Raised(ValueError(), interrupted=True), attempts=99, policy=NoRetry()) == given_back
 
 
 def test_the_text_of_an_error_is_fit_to_be_stored():

@@ -8,7 +8,7 @@ import pytest
 
 from aftercommit.claims import RowKey, Settlement
 from aftercommit.event import EventStatus
-from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retry
+from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Outcome, Release, Retry
 from aftercommit.redact import MAX_ERROR_LENGTH, error_text
 from tests.stores.contract_hooks import StoreHooks, played
 from tests.stores.kit import HOUR, SECOND, event, ids, insert, lease_of, settle, take, take_one
@@ -97,6 +97,18 @@ class SettlingContract(StoreHooks):
         assert row["available_at"] > self.now() + 50 * SECOND
         self.fall_due()
         assert (await take_one(store)).attempts == 1
+
+    @played
+    async def test_only_a_release_of_what_was_started_is_a_report(self) -> None:
+        """A suspect that waited in vain is still suspected; one that close() interrupted did not kill its process."""
+        store = await self.opened()
+        await insert(store, event())
+        for outcome, abandoned in ((RELEASE, 1), (Release(was_started=True), 0)):
+            claimed = await take_one(store, "alice")
+            if not claimed.abandoned:
+                assert await store.mark_suspect(claimed.lease)
+            assert await settle(store, claimed.lease, outcome)
+            assert self.row()["abandoned"] == abandoned
 
     @played
     async def test_release_changes_the_lease_alone(self) -> None:

@@ -7,12 +7,12 @@ from datetime import timedelta
 from aftercommit.errors import UndecodableRow, UnroutableEvent
 from aftercommit.outcome import (
     DONE,
-    RELEASE,
     Dead,
     Defer,
     Ok,
     Outcome,
     Raised,
+    Release,
     Result,
     Retry,
     RetryAfter,
@@ -31,7 +31,7 @@ def decide(result: Result, *, attempts: int, policy: RetryPolicy, max_attempts: 
         case Ok():
             return DONE
         case Raised(interrupted=True):
-            return RELEASE
+            return Release(was_started=True)
         case Raised(error):
             return _after_failure(error, attempts + 1, policy, max_attempts)
 

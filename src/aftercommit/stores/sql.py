@@ -139,8 +139,8 @@ class SqlStore:
                 return self._sql["defer"], held_row(lease, delay=to_micros(delay))
             case Dead(error, counted):
                 return self._sql["dead"], held_row(lease, error=error, counted=int(counted))
-            case Release():
-                return self._sql["release"], held_row(lease)
+            case Release(was_started):
+                return self._sql["release"], held_row(lease, counted=int(was_started))
 
     async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:
         statement = self._sql["renew"]

@@ -1,5 +1,6 @@
--- Give leases back unused, so that anybody can claim the rows at once.
+-- Give leases back, so that anybody can claim the rows at once. A delivery that began has reported by this.
 UPDATE {table}
-SET locked_by = NULL, locked_at = NULL, lease_until = NULL, lease_epoch = lease_epoch + 1
+SET abandoned = CASE WHEN held.counted THEN 0 ELSE abandoned END,
+    locked_by = NULL, locked_at = NULL, lease_until = NULL, lease_epoch = lease_epoch + 1
 FROM {held}
 WHERE {fence}
