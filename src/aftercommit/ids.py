@@ -6,24 +6,21 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from typing import Final
 from weakref import WeakSet
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 #: Every ten bits as two characters.
-_PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
+_PAIRS: Final = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
 
-#: An id is 48 bits of milliseconds and 80 of randomness. The last ten are counted; the 118 before them, the head, are
-#: encoded once for many ids.
-_COUNTED_BITS = 10
-_TIME_SHIFT = 80 - _COUNTED_BITS
-_LAST = (1 << _COUNTED_BITS) - 1
+#: An id is 48 bits of milliseconds, 60 that are drawn once for the process, and 20 that are counted. Drawing anew in
+#: every millisecond would be the dearest part of a write.
+_COUNTED_BITS: Final = 20
+_LAST: Final = (1 << _COUNTED_BITS) - 1
 
-#: The top random bit starts clear: 2**79 ids fit into a millisecond before one borrows from the next.
-_RANDOM_MASK = (1 << 79) - 1
-
-#: Earlier than any reading of the clock: the next id draws anew.
-_AT_ONCE = -(1 << 63)
+#: The count starts in the lower half, so that a process does not begin with a carry.
+_FIRST_MASK: Final = _LAST >> 1
 
 
 class UlidFactory:
@@ -38,50 +35,41 @@ class UlidFactory:
         self._clock = clock
         self._entropy = entropy
         self._lock = threading.Lock()
-        self._head = -1 << _TIME_SHIFT
-        self._text = ""
+        self._millisecond = -1
+        self._drawn = ""
+        self._head = ""
         self._count = 0
-        self._draw_at = _AT_ONCE
         _factories.add(self)
 
     def __call__(self) -> str:
         with self._lock:
-            now = self._clock()
-            if now >= self._draw_at:
-                self._draw(now)
-            elif self._count == _LAST:
-                # Time and randomness are one number, so that an overflow of the second goes into the first.
-                self._set_out(head=self._head + 1, count=0)
-            else:
-                self._count += 1
-            return self._text + _PAIRS[self._count]
+            millisecond = self._clock() // 1_000_000
+            self._count += 1
+            if millisecond > self._millisecond or self._count > _LAST or not self._drawn:
+                self._advance(millisecond)
+            return self._head + _PAIRS[self._count >> 10] + _PAIRS[self._count & 1023]
 
-    def _draw(self, now: int) -> None:
-        # Past the last millisecond even when the clock is not: a forked child comes here at once, and has to be above
-        # all that its parent issued.
-        millisecond = max(now // 1_000_000, (self._head >> _TIME_SHIFT) + 1)
-        randomness = int.from_bytes(self._entropy(10)) & _RANDOM_MASK
-        self._set_out(head=millisecond << _TIME_SHIFT | randomness >> _COUNTED_BITS, count=randomness & _LAST)
-
-    def _set_out(self, *, head: int, count: int) -> None:
-        # The head first: a fork may come between any two lines, and the child trusts nothing else.
-        self._head = head
-        # In two halves, because shifts of small numbers are cheaper.
-        high, low = head >> 60, head & ((1 << 60) - 1)
-        pairs = _PAIRS
-        self._text = (
-            pairs[high >> 50] + pairs[high >> 40 & 1023] + pairs[high >> 30 & 1023] + pairs[high >> 20 & 1023]
-            + pairs[high >> 10 & 1023] + pairs[high & 1023]
-            + pairs[low >> 50] + pairs[low >> 40 & 1023] + pairs[low >> 30 & 1023] + pairs[low >> 20 & 1023]
-            + pairs[low >> 10 & 1023] + pairs[low & 1023]
-        )  # fmt: skip
-        self._count = count
-        self._draw_at = ((head >> _TIME_SHIFT) + 1) * 1_000_000
+    def _advance(self, millisecond: int) -> None:
+        """Into a later millisecond: the clock's, or, when the count is full or a child begins, at least the next."""
+        if not self._drawn:
+            number = int.from_bytes(self._entropy(10))
+            # Before the draw: a fork may come between any two lines, and the child goes by what is drawn.
+            self._millisecond, self._count = max(millisecond, self._millisecond + 1), number & _FIRST_MASK
+            self._drawn = _encoded(number >> _COUNTED_BITS, 60)
+        elif self._count > _LAST:
+            self._millisecond, self._count = max(millisecond, self._millisecond + 1), 0
+        else:
+            self._millisecond = millisecond
+        self._head = _encoded(self._millisecond, 50) + self._drawn
 
     def _begin_anew(self) -> None:
         # The thread that held the lock does not exist in the child, and would never release it.
         self._lock = threading.Lock()
-        self._draw_at = _AT_ONCE
+        self._drawn = ""
+
+
+def _encoded(number: int, bits: int) -> str:
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(bits - 10, -1, -10)])
 
 
 _factories: WeakSet[UlidFactory] = WeakSet()

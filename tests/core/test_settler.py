@@ -216,26 +216,31 @@ def test_a_refused_row_is_written_without_its_text(world: World, caplog: pytest.
     assert caplog.text.count("is written without its error text") == 2
 
 
-def test_a_row_that_cannot_be_written_at_all_keeps_no_other_from_ending(world: World) -> None:
+def test_a_row_that_cannot_be_written_at_all_keeps_no_other_from_ending(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is tried again, behind the others, and the settler says that it fails; the rest is written."""
+    monkeypatch.setattr("aftercommit.core.settler.GROUP", 2)
 
     async def scenario() -> None:
-        engine, store, holdings = await hold(world, 4)
-        bad = holdings[1].lease.key
-        store.fail(
-            "settle", RowFault("a trigger"), times=inf, when=lambda group: any(e.lease.key == bad for e in group)
-        )
+        engine, store, holdings = await hold(world, 5)
+        bad = holdings[0].lease.key
+
+        def has_bad(group: Any) -> bool:
+            return any(entry.lease.key == bad for entry in group)
+
+        store.fail("settle", RowFault("a trigger"), times=inf, when=has_bad)
         for holding in holdings:
             engine.settler.add(holding, Done())
-        for _ in range(2):
+        for statuses in ([0, 1, 0, 0, 0], [0, 1, 1, 1, 1], [0, 1, 1, 1, 1]):
             with pytest.raises(RowFault, match="a trigger"):
                 await engine.settler.flush()
-            assert world.statuses() == [1, 0, 1, 1]
-            assert (len(engine.held), engine.settler.unsettled) == (1, 1)
+            assert world.statuses() == statuses
+        assert (len(engine.held), engine.settler.unsettled) == (1, 1)
         store.heal()
         await engine.settler.flush()
-        assert world.statuses() == [1, 1, 1, 1]
-        assert "lease_lost" not in engine.meter.counts()
+        assert world.statuses() == [1] * 5
+        assert engine.meter.counts() == {"dispatch_success": 5}
 
     world.run(scenario)
 

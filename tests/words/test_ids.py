@@ -38,20 +38,20 @@ def test_the_first_ten_characters_are_the_time():
     assert time_of(before_the_epoch()) == 0
 
 
-def test_the_rest_is_random_with_its_top_bit_clear():
+def test_the_rest_is_sixty_random_bits_and_a_count_that_starts_at_random_in_its_lower_half():
     make = UlidFactory(clock=lambda: NOON, entropy=lambda size: bytes(range(0xF0, 0xF0 + size)))
 
-    assert random_of(make()) == 0x70F1F2F3F4F5F6F7F8F9
+    drawn, count = divmod(random_of(make()), 2**20)
+
+    assert drawn == 0xF0F1F2F3F4F5F6F7F8F9 >> 20
+    assert count == 0x7F8F9
+    assert divmod(random_of(make()), 2**20) == (drawn, count + 1)
 
 
-def test_each_millisecond_draws_its_own_randomness():
-    clock = iter(range(NOON, NOON + 1000 * MILLISECOND, MILLISECOND))
-    make = UlidFactory(clock=clock.__next__)
+def test_every_factory_draws_its_own_randomness():
+    drawn = {random_of(UlidFactory(clock=lambda: NOON)()) >> 20 for _ in range(1000)}
 
-    made = [make() for _ in range(1000)]
-
-    assert len({random_of(each) for each in made}) == 1000
-    assert [time_of(each) for each in made] == list(range(NOON // MILLISECOND, NOON // MILLISECOND + 1000))
+    assert len(drawn) == 1000
 
 
 def test_ids_grow_while_the_clock_stands_still():
@@ -100,24 +100,16 @@ def test_ids_grow_in_every_one_of_eight_threads_and_none_comes_twice():
     assert len(set().union(*made)) == 8 * 20_000
 
 
-def test_a_full_random_part_counts_on_into_its_spare_bit():
-    make = UlidFactory(clock=lambda: NOON, entropy=lambda size: b"\xff" * size)
-
-    first, second = make(), make()
-
-    assert (time_of(first), random_of(first)) == (NOON // MILLISECOND, 2**79 - 1)
-    assert (time_of(second), random_of(second)) == (NOON // MILLISECOND, 2**79)
-
-
-def test_an_overflow_carries_into_the_time_and_goes_on_growing(monkeypatch):
-    monkeypatch.setattr(ids, "_RANDOM_MASK", 2**80 - 1)
+def test_a_full_count_carries_into_the_time_and_goes_on_growing(monkeypatch):
+    monkeypatch.setattr(ids, "_FIRST_MASK", 2**20 - 1)
     readings = iter([NOON, NOON, NOON, NOON + MILLISECOND, NOON + 2 * MILLISECOND])
     make = UlidFactory(clock=readings.__next__, entropy=lambda size: b"\xff" * size)
 
     made = [make() for _ in range(5)]
 
     assert [time_of(each) - NOON // MILLISECOND for each in made] == [0, 1, 1, 1, 2]
-    assert [random_of(each) for each in made] == [2**80 - 1, 0, 1, 2, 2**80 - 1]
+    assert [random_of(each) % 2**20 for each in made] == [2**20 - 1, 0, 1, 2, 3]
+    assert all(starmap(lt, pairwise(made)))
 
 
 @needs_fork
