@@ -608,7 +608,7 @@ def test_an_interrupted_listener_is_given_back_and_not_a_failure(
         await entered.wait()
         runtime.interrupt()
         assert await task.join(PATIENCE)
-        assert outcomes == [Release()]
+        assert outcomes == [Release(was_started=True)]
 
     with caplog.at_level(logging.INFO, "aftercommit"):
         with_runtime(world, scenario)

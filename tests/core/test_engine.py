@@ -363,6 +363,34 @@ def test_ctrl_c_in_a_handler_ends_poll_and_gives_everything_back(tmp_path: Path)
     world.run(scenario)
 
 
+def test_a_suspect_whose_delivery_the_caller_ended_has_not_killed_anybody(world: World) -> None:
+    """Promise 4a: Ctrl-C and a cancellation are reports too; a few of them must not make the event dead."""
+
+    async def scenario() -> None:
+        sleeping = Sleeping()
+
+        def stopped(event: EventEnvelope) -> None:
+            raise KeyboardInterrupt
+
+        outbox = world.outbox()
+        outbox.register("Good", sleeping if world.is_async else stopped)
+        await write(outbox, "Good")
+        world.change("UPDATE outbox_event SET locked_by = 'dead', lease_until = 1, lease_epoch = 5")
+        if world.is_async:
+            polling = asyncio.ensure_future(outbox.poll())
+            await sleeping.entered.wait()
+            assert world.rows()[0]["abandoned"] == 1
+            polling.cancel()
+            await asyncio.wait({polling})
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                await outbox.poll()
+        row = world.rows()[0]
+        assert (row["status"], row["locked_by"], row["abandoned"]) == (EventStatus.NEW, None, 0)
+
+    world.run(scenario)
+
+
 def test_a_cancelled_poll_gives_everything_back(tmp_path: Path) -> None:
     """F61: the handler is cancelled, its row and those behind it are free, and they are delivered next time."""
     world = World("asyncio", tmp_path)

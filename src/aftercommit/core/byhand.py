@@ -13,7 +13,7 @@ from aftercommit.core.meter import Meter
 from aftercommit.core.options import EngineOptions
 from aftercommit.core.poller import OutboxPoller
 from aftercommit.core.settler import Settler
-from aftercommit.outcome import RELEASE
+from aftercommit.outcome import RELEASE, Release
 from aftercommit.ports import EventStore, Runtime
 
 
@@ -124,7 +124,7 @@ class ByHand:
             await self._dispatcher.deliver(holding)
         except BaseException:  # a cancellation, or Ctrl-C in the handler: the caller ends, the event does not
             if not holding.is_reported:
-                self._settler.add(holding, RELEASE)
+                self._settler.add(holding, Release(was_started=holding.is_running))
             raise
 
     async def _drain_services(self, until: float | None) -> bool:
