@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aftercommit import AsyncOutbox, Outbox
-from aftercommit.errors import ColourMismatch, OutboxError, UnknownStore
+from aftercommit.errors import ColourMismatch, InvalidOption, OutboxError, UnknownStore
 from aftercommit.ports import Colour
 from aftercommit.stores import detect
 from aftercommit.stores.detect import open_store, register_store
@@ -142,3 +142,12 @@ def test_no_password_survives_whatever_surrounds_it(noise: str) -> None:
         with pytest.raises(UnknownStore) as caught:
             open_store(target, Colour.BLOCKING)
         assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("option", [{"table": "other"}, {"delete_completed": True}, {"create_schema": False}])
+def test_options_beside_a_ready_store_are_refused_by_name(option: dict[str, object]) -> None:
+    """They would be passed over in silence: the store has its table already."""
+    store = Outbox("sqlite://")._store
+    with pytest.raises(InvalidOption, match=next(iter(option))):
+        Outbox(store, **option)
+    assert Outbox(store, worker_count=1)._store is store

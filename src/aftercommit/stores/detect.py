@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from aftercommit.errors import UnknownStore
+from aftercommit.errors import InvalidOption, UnknownStore
 from aftercommit.ports import Colour
 from aftercommit.stores.sqlite.target import sqlite_from_factory, sqlite_from_url
 
@@ -17,6 +17,9 @@ OpenStore = Callable[..., Any]
 _FILE: Final = re.compile(r"[\w./\\-]+")
 
 _by_scheme: Final[dict[str, OpenStore]] = {"sqlite": sqlite_from_url}
+
+#: The options of a store as they are when nobody gives any.
+_PLAIN: Final[dict[str, Any]] = {"table": "outbox_event", "schema": None, "delete_completed": False}
 
 
 def register_store(scheme: str, open_store: OpenStore) -> None:
@@ -29,6 +32,7 @@ def open_store(target: Any, colour: Colour, **options: Any) -> Any:
     if isinstance(target, str):
         return _from_url(target, colour, options)
     if hasattr(target, "claim") and hasattr(target, "settle"):
+        _refuse_options(target, options)
         return target
     if callable(target):
         return sqlite_from_factory(target, colour, **options)
@@ -36,6 +40,16 @@ def open_store(target: Any, colour: Colour, **options: Any) -> Any:
         f"the target is a {type(target).__module__}.{type(target).__qualname__}",
         fix='pass a URL such as "sqlite:///app.db", a function that opens a connection, or a store',
     )
+
+
+def _refuse_options(store: object, options: dict[str, Any]) -> None:
+    """A ready store has its table already; options about it would be passed over in silence."""
+    for name, value in options.items():
+        if value != _PLAIN.get(name):
+            raise InvalidOption(
+                f"{name}={value!r} was given beside the ready store {type(store).__name__}",
+                fix=f"give {name} to the store",
+            )
 
 
 def _from_url(url: str, colour: Colour, options: dict[str, Any]) -> Any:
