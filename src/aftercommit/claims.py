@@ -40,6 +40,8 @@ class Claimed(msgspec.Struct, frozen=True):
     attempts: int = 0
     #: Deliveries that began as a suspect and never reported.
     abandoned: int = 0
+    #: Handlers of this row that have succeeded before, when one row serves several.
+    done_handlers: tuple[str, ...] = ()
     #: Taken over from a holder that never reported: it may be what killed that holder.
     is_suspect: bool = False
     #: How old the row was on the database's clock when it was claimed.

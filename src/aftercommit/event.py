@@ -11,7 +11,16 @@ from uuid import UUID
 from aftercommit.codec import Payload
 from aftercommit.durations import Duration
 from aftercommit.errors import PayloadNotText
-from aftercommit.fields import UNSET, headers_of, payload_of, read_only, schedule_of, utc_of
+from aftercommit.fields import (
+    UNSET,
+    headers_of,
+    payload_of,
+    plain_content_type,
+    read_only,
+    schedule_of,
+    utc_of,
+    version_of,
+)
 from aftercommit.ids import new_id
 from aftercommit.names import GLOBAL, name_of, text_of
 
@@ -37,6 +46,7 @@ class EventEnvelope:
         "aggregate_id",
         "aggregate_type",
         "available_at",
+        "content_type",
         "deliver_after",
         "event_id",
         "event_type",
@@ -44,6 +54,7 @@ class EventEnvelope:
         "headers",
         "occurred_at",
         "payload",
+        "payload_version",
         "tenant_id",
     )
 
@@ -51,6 +62,10 @@ class EventEnvelope:
     event_type: str
     #: JSON text or bytes, exactly as stored; see payload_json and payload_bytes.
     payload: Payload
+    #: How the payload is encoded: JSON for text and octets for bytes unless a serializer says otherwise.
+    content_type: str
+    #: The version of the payload's type, for upcasters.
+    payload_version: int
     #: The application's time, in UTC. Shown, never compared.
     occurred_at: datetime
     aggregate_type: str
@@ -78,16 +93,23 @@ class EventEnvelope:
         headers: Mapping[str, str] | None = None,
         available_at: datetime = UNSET,
         deliver_after: Duration = UNSET,
+        content_type: str | None = None,
+        payload_version: int = 1,
     ) -> None:
         occurred = datetime.now(UTC) if occurred_at is None else utc_of(occurred_at, "occurred_at")
         delay, due = None, None
         if available_at is not UNSET or deliver_after is not UNSET:
             delay, due = schedule_of(occurred, available_at, deliver_after)
+        payload = payload_of(payload_json, payload_bytes)
         _fill(
             self,
             event_id=new_id() if event_id is None else name_of(event_id, "event_id", 36),
             event_type=name_of(event_type, "event_type", 128),
-            payload=payload_of(payload_json, payload_bytes),
+            payload=payload,
+            content_type=plain_content_type(payload)
+            if content_type is None
+            else name_of(content_type, "content_type", 128),
+            payload_version=payload_version if payload_version == 1 else version_of(payload_version),
             occurred_at=occurred,
             aggregate_type=GLOBAL if aggregate_type is GLOBAL else name_of(aggregate_type, "aggregate_type", 64),
             aggregate_id=None if aggregate_id is None else text_of(aggregate_id, "aggregate_id", 128),
@@ -110,6 +132,8 @@ class EventEnvelope:
         event_id: str,
         event_type: str,
         payload: Payload,
+        content_type: str,
+        payload_version: int,
         occurred_at: datetime,
         aggregate_type: str,
         aggregate_id: str | None,
@@ -125,6 +149,8 @@ class EventEnvelope:
             event_id=event_id,
             event_type=event_type,
             payload=payload,
+            content_type=content_type,
+            payload_version=payload_version,
             occurred_at=occurred_at,
             aggregate_type=aggregate_type,
             aggregate_id=aggregate_id,
@@ -183,6 +209,8 @@ class EventEnvelope:
         }
         if not changes.keys() & {"payload_json", "payload_bytes"}:
             fields[kind] = self.payload
+            fields["content_type"] = self.content_type
+            fields["payload_version"] = self.payload_version
         if not changes.keys() & {"available_at", "deliver_after"}:
             if self.deliver_after is not None:
                 fields["deliver_after"] = self.deliver_after
@@ -222,6 +250,8 @@ class EventEnvelope:
             self.event_id,
             self.event_type,
             self.payload,
+            self.content_type,
+            self.payload_version,
             self.occurred_at,
             self.aggregate_type,
             self.aggregate_id,

@@ -9,7 +9,14 @@ from typing import Any, Final
 
 from aftercommit.codec import Payload, checked_json
 from aftercommit.durations import duration
-from aftercommit.errors import InvalidHeaders, InvalidOption, InvalidPayload, InvalidSchedule, PayloadTooLarge
+from aftercommit.errors import (
+    InvalidEvent,
+    InvalidHeaders,
+    InvalidOption,
+    InvalidPayload,
+    InvalidSchedule,
+    PayloadTooLarge,
+)
 from aftercommit.names import is_utf8, plain, shown
 
 #: The specification's limit. Every retry reads the payload again, and brokers refuse larger messages by default.
@@ -141,3 +148,15 @@ def utc_of(value: Any, field: str) -> datetime:
 def _kind(value: object) -> str:
     # Without the value: a payload stays out of messages.
     return "None" if value is None else f"of type {type(value).__name__}"
+
+
+def plain_content_type(payload: Payload) -> str:
+    """What a payload is when nobody says more."""
+    return "application/json" if isinstance(payload, str) else "application/octet-stream"
+
+
+def version_of(value: object) -> int:
+    """A payload version: counted from 1, small enough for every database."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 2**31 - 1:
+        raise InvalidEvent(f"payload_version is {value!r}", fix="pass an int from 1 on")
+    return value

@@ -55,6 +55,8 @@ class Retry:
 
     delay: timedelta
     error: str
+    #: Handlers of this row that have succeeded so far, when one row serves several; empty: as it was.
+    done_handlers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Defer:
     """Not now: due again after `delay`, nothing counted."""
 
     delay: timedelta
+    done_handlers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class Dead:
 
     error: str
     counted: bool = True
+    done_handlers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class Release:
     """
 
     was_started: bool = False
+    done_handlers: tuple[str, ...] = ()
 
 
 Outcome = Done | Retry | Defer | Dead | Release

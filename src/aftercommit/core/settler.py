@@ -254,10 +254,10 @@ class Settler(Service):
 def without_text(outcome: Outcome) -> Outcome:
     """The same verdict without the words that a database may choke on."""
     match outcome:
-        case Retry(delay):
-            return Retry(delay, "")
-        case Dead(counted=counted):
-            return Dead("", counted)
+        case Retry(delay, _, done):
+            return Retry(delay, "", done)
+        case Dead(_, counted, done):
+            return Dead("", counted, done)
         case _:
             return outcome
 

@@ -16,6 +16,8 @@ from aftercommit.event import EventEnvelope
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
+_names: Final = msgspec.json.Decoder(tuple[str, ...])
+
 
 def to_micros(value: timedelta) -> int:
     return value // _MICROSECOND
@@ -46,7 +48,8 @@ def insert_values(new: NewEvent) -> dict[str, object]:
         "partition_no": new.partition,
         "payload": event.payload if is_text else None,
         "payload_bytes": None if is_text else event.payload,
-        "content_type": "application/json" if is_text else "application/octet-stream",
+        "content_type": event.content_type,
+        "payload_version": event.payload_version,
         "headers": encode_headers(event.headers) if event.headers else None,
         "occurred_at": instant_to_micros(event.occurred_at),
         "scheduled_at": scheduled,
@@ -59,12 +62,20 @@ def insert_values(new: NewEvent) -> dict[str, object]:
     }
 
 
-#: A held row as group statements take it: event_id, handler_id, owner, epoch, delay, error, counted.
-HeldRow = tuple[str, str, str, int, int | None, str | None, int]
+#: A held row as group statements take it: event_id, handler_id, owner, epoch, delay, error, counted, done.
+HeldRow = tuple[str, str, str, int, int | None, str | None, int, str | None]
 
 
-def held_row(lease: Lease, *, delay: int | None = None, error: str | None = None, counted: int = 0) -> HeldRow:
-    return (*lease.key, lease.owner, lease.epoch, delay, error, counted)
+def held_row(
+    lease: Lease,
+    *,
+    delay: int | None = None,
+    error: str | None = None,
+    counted: int = 0,
+    done_handlers: tuple[str, ...] = (),
+) -> HeldRow:
+    done = as_group(done_handlers) if done_handlers else None
+    return (*lease.key, lease.owner, lease.epoch, delay, error, counted, done)
 
 
 def as_group(values: Sequence[object]) -> str:
@@ -77,15 +88,17 @@ def claimed_of(row: Sequence[Any], request: ClaimRequest, now: int) -> Claimed |
     (
         position, event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, event_key,
         payload, payload_bytes, headers, occurred_at, scheduled_at, attempts, abandoned, epoch, is_takeover,
-        created_at, _,
+        created_at, _, content_type, payload_version, done_handlers,
     ) = row  # fmt: skip
     lease = Lease(RowKey(event_id, handler_id), request.owner, epoch + 1, request.deadline)
     try:
-        _refuse_bytes(event_type, aggregate_type, aggregate_id, tenant_id, event_key)
+        _refuse_bytes(event_type, aggregate_type, aggregate_id, tenant_id, event_key, content_type)
         event = EventEnvelope.restore(
             event_id=event_id,
             event_type=event_type,
             payload=_payload(payload, payload_bytes),
+            content_type=content_type,
+            payload_version=payload_version,
             occurred_at=instant(occurred_at),
             aggregate_type=aggregate_type,
             aggregate_id=aggregate_id,
@@ -101,11 +114,23 @@ def claimed_of(row: Sequence[Any], request: ClaimRequest, now: int) -> Claimed |
             created_at=instant(created_at),
             attempts=attempts,
             abandoned=abandoned,
+            done_handlers=_done_handlers(done_handlers),
             is_suspect=bool(is_takeover) or abandoned > 0,
             age=timedelta(microseconds=now - created_at),
         )
     except (UndecodableRow, TypeError, OverflowError) as error:
         return Undecodable(lease, error)
+
+
+def _done_handlers(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    try:
+        return _names.decode(text)
+    except msgspec.DecodeError as error:
+        raise UndecodableRow(
+            f"done_handlers is no JSON list of names ({error})", fix="mend the row, then replay it"
+        ) from error
 
 
 def _refuse_bytes(*names: object) -> None:

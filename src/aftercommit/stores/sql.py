@@ -19,6 +19,9 @@ from aftercommit.stores.statements import Dialect, Statement, Statements
 #: Before every row.
 _NO_FLOOR: Final = (-(2**62), -1)
 
+#: Where claim_select has it.
+_AVAILABLE_AT: Final = 18
+
 
 class SqlStore:
     """Events in one table. The executor's colour is the store's colour."""
@@ -73,7 +76,7 @@ class SqlStore:
             return now, rows, None if len(rows) >= request.limit else await self._next_due(tx, now)
 
         now, rows, next_due = await self.executor.transact(work)
-        floor = (rows[-1][-1], rows[-1][0]) if len(rows) >= request.limit else None
+        floor = (rows[-1][_AVAILABLE_AT], rows[-1][0]) if len(rows) >= request.limit else None
         rows.sort(key=lambda row: row[0])
         return Claim([claimed_of(row, request, now) for row in rows], floor, next_due)
 
@@ -133,14 +136,14 @@ class SqlStore:
         match outcome:
             case Done():
                 return self._done, held_row(lease)
-            case Retry(delay, error):
-                return self._sql["retry"], held_row(lease, delay=to_micros(delay), error=error)
-            case Defer(delay):
-                return self._sql["defer"], held_row(lease, delay=to_micros(delay))
-            case Dead(error, counted):
-                return self._sql["dead"], held_row(lease, error=error, counted=int(counted))
-            case Release(was_started):
-                return self._sql["release"], held_row(lease, counted=int(was_started))
+            case Retry(delay, error, done):
+                return self._sql["retry"], held_row(lease, delay=to_micros(delay), error=error, done_handlers=done)
+            case Defer(delay, done):
+                return self._sql["defer"], held_row(lease, delay=to_micros(delay), done_handlers=done)
+            case Dead(error, counted, done):
+                return self._sql["dead"], held_row(lease, error=error, counted=int(counted), done_handlers=done)
+            case Release(was_started, done):
+                return self._sql["release"], held_row(lease, counted=int(was_started), done_handlers=done)
 
     async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:
         statement = self._sql["renew"]

@@ -43,7 +43,7 @@ class Dialect:
     now: str
     #: How the n-th parameter is written.
     marker: Callable[[int], str]
-    #: The parameter :held as a table `held` of (event_id, handler_id, owner, epoch, delay, error, counted).
+    #: The parameter :held as a table `held` of (event_id, handler_id, owner, epoch, delay, error, counted, done).
     held: str
 
 

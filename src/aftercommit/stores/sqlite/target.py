@@ -36,7 +36,7 @@ DIALECT: Final = Dialect(
         "(SELECT json_extract(value, '$[0]') AS event_id, json_extract(value, '$[1]') AS handler_id,"
         " json_extract(value, '$[2]') AS owner, json_extract(value, '$[3]') AS epoch,"
         " json_extract(value, '$[4]') AS delay, json_extract(value, '$[5]') AS error,"
-        " json_extract(value, '$[6]') AS counted FROM json_each(:held)) AS held"
+        " json_extract(value, '$[6]') AS counted, json_extract(value, '$[7]') AS done FROM json_each(:held)) AS held"
     ),
 )
 

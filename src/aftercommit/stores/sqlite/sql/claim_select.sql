@@ -1,7 +1,8 @@
 -- The next rows that are due and free, or whose lease has passed, behind the floor.
 SELECT position, event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, event_key,
        payload, payload_bytes, headers, occurred_at, scheduled_at, attempts, abandoned, lease_epoch,
-       coalesce(locked_by <> :owner, 0), created_at, available_at
+       coalesce(locked_by <> :owner, 0), created_at, available_at,
+       content_type, payload_version, done_handlers
 FROM {table}
 WHERE status IN (0, 2)
   AND available_at <= :now
