@@ -20,6 +20,7 @@ from aftercommit.durations import Duration, seconds_of
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime, run
 from aftercommit.transactions.blocks import Transaction
+from aftercommit.transactions.dbapi import DbapiTransaction
 
 
 class Outbox(OutboxBase):
@@ -74,9 +75,9 @@ class Outbox(OutboxBase):
 
     def _ready_context(self, tx: Any) -> TxContext:
         context = self._context(tx)
-        if not context.observes_commit:
+        if isinstance(context, DbapiTransaction):
             refuse_without_transaction(context)
-            if not context.current_connection().in_transaction:
+            if not context.is_begun():
                 run(self._store.open())  # nothing is locked yet, so the table can still be made
         return context
 

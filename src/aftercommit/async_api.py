@@ -21,6 +21,7 @@ from aftercommit.errors import OutboxError
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.aio import AsyncioRuntime
 from aftercommit.transactions.blocks import AsyncTransaction
+from aftercommit.transactions.dbapi import DbapiTransaction
 from aftercommit.transactions.owned import OwnedTransaction
 from aftercommit.transactions.pending import PendingWrite
 
@@ -91,7 +92,7 @@ class AsyncOutbox(OutboxBase):
         return pending
 
     async def _make_ready(self, context: TxContext) -> None:
-        if not context.observes_commit and not context.current_connection().in_transaction:
+        if isinstance(context, DbapiTransaction) and not context.is_begun():
             await self._store.open()  # nothing is locked yet, so the table can still be made
 
     def transaction(self) -> AsyncTransaction:

@@ -137,6 +137,24 @@ class UndecodableRow(OutboxError, ValueError):
     code = "AC033"
 
 
+class StoreUnavailable(OutboxError, ConnectionError):
+    """The database cannot be reached, or refuses the login."""
+
+    code = "AC034"
+
+
+class StoreForbidden(OutboxError, PermissionError):
+    """The database user lacks a right that the outbox needs."""
+
+    code = "AC035"
+
+
+class StoreReadOnly(OutboxError, RuntimeError):
+    """The database takes no writes: a replica, or a session that is set to read-only."""
+
+    code = "AC036"
+
+
 class InvalidOption(OutboxError, ValueError):
     """An option has a value that it cannot have, or makes no sense in this wiring."""
 
@@ -153,3 +171,9 @@ class ColourMismatch(OutboxError, TypeError):
     """A blocking store under asyncio would stop the loop in silence; an async one cannot run under threads."""
 
     code = "AC042"
+
+
+class MissingDriver(OutboxError, ImportError):
+    """The library that speaks to this database is not installed."""
+
+    code = "AC043"

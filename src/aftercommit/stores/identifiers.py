@@ -28,9 +28,14 @@ class TableNames:
     """The event table and the names that follow from it: `outbox_event` and `outbox_schema`, `x` and `x_schema`."""
 
     table: str
+    schema: str | None = None
+    #: What stands before and behind a quoted name.
+    quotes: tuple[str, str] = ('"', '"')
 
     def __post_init__(self) -> None:
         checked_name(self.table, "table")
+        if self.schema is not None:
+            checked_name(self.schema, "schema")
         if self.table.lower() == "outbox":
             raise InvalidOption(
                 f"table is {self.table!r}, whose side tables would be those of outbox_event",
@@ -42,4 +47,9 @@ class TableNames:
         return f"{stem}_{noun}"
 
     def quoted(self, name: str) -> str:
-        return f'"{name}"'
+        before, behind = self.quotes
+        return f"{before}{name}{behind}"
+
+    def qualified(self, name: str) -> str:
+        """Quoted, with its schema if there is one."""
+        return self.quoted(name) if self.schema is None else f"{self.quoted(self.schema)}.{self.quoted(name)}"

@@ -8,21 +8,26 @@ from typing import Any
 
 from aftercommit.claims import Backlog, DeadEvent, DeadFilter
 from aftercommit.event import EventStatus
-from aftercommit.ports import Executor, Tx
+from aftercommit.ports import Executor
 from aftercommit.redact import storable
-from aftercommit.stores.rows import dead_of, to_micros
+from aftercommit.stores.at_once import AtOnce
+from aftercommit.stores.in_steps import InSteps
+from aftercommit.stores.rows import Times, dead_of, to_micros
 from aftercommit.stores.statements import Statements
 
 
 class SqlRecords:
     """Reads and cleans the table. Each call is a transaction of its own."""
 
-    def __init__(self, executor: Executor, statements: Statements) -> None:
+    def __init__(self, executor: Executor, statements: Statements, times: Times, changes: InSteps | AtOnce) -> None:
         self._executor = executor
         self._sql = statements
+        self._times = times
+        self._changes = changes
 
     async def query_dead(self, where: DeadFilter, limit: int) -> list[DeadEvent]:
-        return [dead_of(row) for row in await self._read("query_dead", {**_filter(where), "limit": limit})]
+        rows = await self._read("query_dead", {**_filter(where), "limit": limit})
+        return [dead_of(row, self._times) for row in rows]
 
     async def count_dead(self, where: DeadFilter) -> int:
         return int((await self._read("count_dead", _filter(where)))[0][0])
@@ -31,9 +36,8 @@ class SqlRecords:
         return await self._change("replay", {"event_id": event_id, "handler_id": handler_id})
 
     async def replay_after(self, where: DeadFilter, position: int, limit: int) -> tuple[int, int | None]:
-        values = {**_filter(where), "position": position, "limit": limit}
-        rows = await self._read("replay_after", values, writes=True)
-        return len(rows), max(row[0] for row in rows) if len(rows) == limit else None
+        replayed = await self._changes.replay_after({**_filter(where), "position": position, "limit": limit})
+        return len(replayed), max(replayed) if len(replayed) == limit else None
 
     async def discard(self, event_id: str, handler_id: str | None, reason: str) -> int:
         error = storable(f"discarded: {reason}" if reason else "discarded")
@@ -54,21 +58,13 @@ class SqlRecords:
         new, retry, dead, leased, oldest = (await self._read("backlog", {}))[0]
         return Backlog(new, retry, dead, leased, timedelta(microseconds=max(0, oldest)))
 
-    async def _read(self, name: str, values: Mapping[str, object], *, writes: bool = False) -> list[Any]:
+    async def _read(self, name: str, values: Mapping[str, object]) -> list[Any]:
         statement = self._sql[name]
-
-        async def work(tx: Tx) -> list[Any]:
-            return await tx.fetch(statement.sql, statement.bind(**values))
-
-        return await self._executor.transact(work, writes=writes)
+        return await self._executor.fetch(statement.sql, statement.bind(**values), writes=False)
 
     async def _change(self, name: str, values: Mapping[str, object]) -> int:
         statement = self._sql[name]
-
-        async def work(tx: Tx) -> int:
-            return await tx.execute(statement.sql, statement.bind(**values))
-
-        return await self._executor.transact(work)
+        return await self._executor.execute(statement.sql, statement.bind(**values))
 
 
 def _filter(where: DeadFilter) -> dict[str, object]:

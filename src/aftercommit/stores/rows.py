@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -31,11 +31,27 @@ def instant(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
-def insert_values(new: NewEvent) -> dict[str, object]:
+class Times(NamedTuple):
+    """Instants as the columns of a database have them."""
+
+    write: Callable[[datetime], Any]
+    read: Callable[[Any], datetime]
+    #: Before every row.
+    earliest: Any
+
+
+#: Integers that count microseconds since the epoch.
+IN_MICROS: Final = Times(instant_to_micros, instant, -(2**62))
+
+#: The database's own type for times; read in UTC without a zone, so that no session's zone can shift them.
+IN_UTC: Final = Times(lambda value: value, lambda value: value.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC))
+
+
+def insert_values(new: NewEvent, times: Times) -> dict[str, object]:
     """The parameters of the INSERT."""
     event = new.event
     is_text = isinstance(event.payload, str)
-    scheduled = None if event.available_at is None else instant_to_micros(event.available_at)
+    scheduled = None if event.available_at is None else times.write(event.available_at)
     delay = 0 if event.deliver_after is None else to_micros(event.deliver_after)
     return {
         "event_id": event.event_id,
@@ -51,7 +67,7 @@ def insert_values(new: NewEvent) -> dict[str, object]:
         "content_type": event.content_type,
         "payload_version": event.payload_version,
         "headers": encode_headers(event.headers) if event.headers else None,
-        "occurred_at": instant_to_micros(event.occurred_at),
+        "occurred_at": times.write(event.occurred_at),
         "scheduled_at": scheduled,
         # A delay is added to the database's clock; only an explicit time is taken as it is.
         "available_at": None if event.deliver_after is not None else scheduled,
@@ -62,7 +78,13 @@ def insert_values(new: NewEvent) -> dict[str, object]:
     }
 
 
-#: A held row as group statements take it: event_id, handler_id, owner, epoch, delay, error, counted, done.
+#: Where the rows of a claim have them.
+POSITION: Final = 0
+AVAILABLE_AT: Final = 18
+
+
+#: A held row as group statements take it.
+HELD_COLUMNS: Final = ("event_id", "handler_id", "owner", "epoch", "delay", "error", "counted", "done")
 HeldRow = tuple[str, str, str, int, int | None, str | None, int, str | None]
 
 
@@ -83,15 +105,16 @@ def as_group(values: Sequence[object]) -> str:
     return msgspec.json.encode(values).decode()
 
 
-def claimed_of(row: Sequence[Any], request: ClaimRequest, now: int) -> Claimed | Undecodable:
-    """A row of claim_select under the lease that the claim gives it."""
+def claimed_of(row: Sequence[Any], request: ClaimRequest, times: Times) -> Claimed | Undecodable:
+    """A row that a claim saw, under the lease that the claim gives it."""
     (
         position, event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, event_key,
         payload, payload_bytes, headers, occurred_at, scheduled_at, attempts, abandoned, epoch, is_takeover,
-        created_at, _, content_type, payload_version, done_handlers,
+        created_at, _, content_type, payload_version, done_handlers, now,
     ) = row  # fmt: skip
     lease = Lease(RowKey(event_id, handler_id), request.owner, epoch + 1, request.deadline)
     try:
+        born = times.read(created_at)
         _refuse_bytes(event_type, aggregate_type, aggregate_id, tenant_id, event_key, content_type)
         event = EventEnvelope.restore(
             event_id=event_id,
@@ -99,24 +122,24 @@ def claimed_of(row: Sequence[Any], request: ClaimRequest, now: int) -> Claimed |
             payload=_payload(payload, payload_bytes),
             content_type=content_type,
             payload_version=payload_version,
-            occurred_at=instant(occurred_at),
+            occurred_at=times.read(occurred_at),
             aggregate_type=aggregate_type,
             aggregate_id=aggregate_id,
             tenant_id=tenant_id,
             key=event_key,
             headers=decode_headers(headers),
-            available_at=None if scheduled_at is None else instant(scheduled_at),
+            available_at=None if scheduled_at is None else times.read(scheduled_at),
         )
         return Claimed(
             event=event,
             lease=lease,
             position=position,
-            created_at=instant(created_at),
+            created_at=born,
             attempts=attempts,
             abandoned=abandoned,
             done_handlers=_done_handlers(done_handlers),
             is_suspect=bool(is_takeover) or abandoned > 0,
-            age=timedelta(microseconds=now - created_at),
+            age=times.read(now) - born,
         )
     except (UndecodableRow, TypeError, OverflowError) as error:
         return Undecodable(lease, error)
@@ -151,7 +174,7 @@ def _payload(text: object, binary: object) -> str | bytes:
     )
 
 
-def dead_of(row: Sequence[Any]) -> DeadEvent:
+def dead_of(row: Sequence[Any], times: Times) -> DeadEvent:
     """A row of query_dead. One whose headers cannot be read is shown without them."""
     (
         event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, key, payload, payload_bytes,
@@ -173,7 +196,7 @@ def dead_of(row: Sequence[Any]) -> DeadEvent:
         headers=readable,
         attempts=attempts,
         last_error=last_error or "",
-        created_at=instant(created_at),
-        dead_at=None if done_at is None else instant(done_at),
+        created_at=times.read(created_at),
+        dead_at=None if done_at is None else times.read(done_at),
         position=position,
     )

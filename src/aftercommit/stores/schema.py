@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Final
 from uuid import uuid4
 
-from aftercommit.errors import SchemaMismatch, SchemaMissing
+from aftercommit.errors import SchemaMismatch
 from aftercommit.ports import Executor, Tx
 from aftercommit.rules.partitions import HASH_NAME, PARTITION_COUNT
+from aftercommit.stores.faults import missing
 from aftercommit.stores.identifiers import TableNames
-from aftercommit.stores.statements import Statements
+from aftercommit.stores.statements import Migration, Statements
 
-#: The schema that this release writes; equal to the number of the last migration.
-VERSION: Final = 1
+#: The oldest schema, and the oldest code, that go together with this release.
+OLDEST_CODE: Final = 1
 
 
 class Schema:
@@ -23,6 +24,9 @@ class Schema:
         self._sql = statements
         self._names = names
         self._creates = creates
+        self._migrations = statements.migrations()
+        #: The schema that this release writes: the number of the last migration.
+        self.version = self._migrations[-1].number
         self.is_ready = False
 
     async def ensure(self) -> None:
@@ -36,39 +40,58 @@ class Schema:
         self.is_ready = True
 
     async def create(self) -> None:
-        """Bring the tables to this release's version, under the database's write lock."""
-        await self._executor.transact(self._migrate)
+        """Bring the tables to this release's version, one process at a time."""
+        current = int((await self._executor.transact(self._settings, writes=False)).get("version", 0))
+        if current < self.version:
+            await self._executor.transact(self._migrate)
         await self._check()
         self.is_ready = True
 
     async def _migrate(self, tx: Tx) -> None:
-        current = int((await self._settings(tx)).get("version", 0))
-        for number, statements in self._sql.migrations():
-            if number > current:
-                for statement in statements:
-                    await tx.execute(statement)
-        if current < VERSION:
-            await self._set(tx, "version", str(VERSION))
-            await self._set(tx, "oldest_code", str(VERSION))
-        if current == 0:
-            await self._set(tx, "store_id", str(uuid4()))
-            await self._set(tx, "partitions", str(PARTITION_COUNT))
-            await self._set(tx, "hash", HASH_NAME)
+        """The lock is held by this transaction. What runs online does so beside it, on another connection."""
+        await self._optional(tx, "schema_lock")
+        try:
+            current = int((await self._settings(tx)).get("version", 0))
+            for migration in self._migrations:
+                if migration.number > current:
+                    await self._apply(tx, migration, is_new=current == 0)
+            if current == 0:
+                await self._set(tx, "store_id", str(uuid4()))
+                await self._set(tx, "partitions", str(PARTITION_COUNT))
+                await self._set(tx, "hash", HASH_NAME)
+            if current < self.version:
+                await self._set(tx, "oldest_code", str(OLDEST_CODE))
+                await self._set(tx, "version", str(self.version))
+        finally:
+            await self._optional(tx, "schema_unlock")
+
+    async def _apply(self, tx: Tx, migration: Migration, *, is_new: bool) -> None:
+        for statement in migration.statements:
+            if migration.is_online and not is_new:
+                await self._executor.execute(statement)
+            else:
+                # A table that was made in this transaction is nobody else's yet, and is not seen beside it.
+                await tx.execute(statement.replace(" CONCURRENTLY", "") if migration.is_online else statement)
+
+    async def _optional(self, tx: Tx, name: str) -> None:
+        if name in self._sql:
+            statement = self._sql[name]
+            await tx.fetch(statement.sql, statement.bind(name=self._names.qualified(self._names.table)))
 
     async def _check(self) -> None:
         settings = await self._executor.transact(self._settings, writes=False)
         if not settings:
-            raise self.missing()
+            raise missing(self._names)
         version, oldest_code = int(settings["version"]), int(settings["oldest_code"])
-        if version < VERSION:
+        if version < self.version:
             raise SchemaMismatch(
-                f"the schema of {self._names.table} is at version {version}, this release needs {VERSION}",
+                f"the schema of {self._names.table} is at version {version}, this release needs {self.version}",
                 fix="call outbox.create_schema(), which upgrades it",
             )
-        if oldest_code > VERSION:
+        if oldest_code > self.version:
             raise SchemaMismatch(
                 f"the schema of {self._names.table} is at version {version} and serves releases from {oldest_code} on; "
-                f"this one is {VERSION}",
+                f"this one is {self.version}",
                 fix="upgrade aftercommit in this process",
             )
         ours = (str(PARTITION_COUNT), HASH_NAME)
@@ -83,7 +106,8 @@ class Schema:
         """Everything the schema table knows; empty when there is none."""
         exists = self._sql["has_table"]
         name = self._names.side("schema")
-        if not (await tx.fetch(exists.sql, exists.bind(name=name)))[0][0]:
+        found = await tx.fetch(exists.sql, exists.bind(name=name, schema=self._names.schema))
+        if not found[0][0]:
             return {}
         return {row[0]: row[1] for row in await tx.fetch(self._sql["settings"].sql)}
 
@@ -91,13 +115,17 @@ class Schema:
         statement = self._sql["set_setting"]
         await tx.execute(statement.sql, statement.bind(name=name, value=value))
 
-    def explain(self, error: Exception) -> None:
-        """Raise our word for a missing table instead of the driver's."""
-        if "no such table" in str(error):
-            raise self.missing() from error
-
-    def missing(self) -> SchemaMissing:
-        return SchemaMissing(
-            f"the table {self._names.table} is not in this database",
-            fix="call outbox.create_schema() once, before write()",
-        )
+    def script(self) -> str:
+        """All migrations as one script, with the facts that `ensure` looks for."""
+        statements = [each.replace(" CONCURRENTLY", "") for step in self._migrations for each in step.statements]
+        facts = {
+            "version": str(self.version),
+            "oldest_code": str(OLDEST_CODE),
+            "store_id": str(uuid4()),
+            "partitions": str(PARTITION_COUNT),
+            "hash": HASH_NAME,
+        }
+        table = self._names.qualified(self._names.side("schema"))
+        values = ",\n  ".join(f"('{name}', '{value}')" for name, value in facts.items())
+        statements.append(f"INSERT INTO {table} (name, value) VALUES\n  {values}")
+        return ";\n\n".join(statements) + ";\n"

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, TypeVar
 
 from aftercommit.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
-from aftercommit.errors import InvalidOption
+from aftercommit.errors import InvalidOption, OutboxError
 from aftercommit.outcome import Dead, Defer, Done, Release, Retry
 from aftercommit.ports import Executor, Tx
+from aftercommit.stores.at_once import AtOnce
+from aftercommit.stores.faults import explained
 from aftercommit.stores.identifiers import TableNames
+from aftercommit.stores.in_steps import InSteps
 from aftercommit.stores.records import SqlRecords
-from aftercommit.stores.rows import HeldRow, as_group, claimed_of, held_row, insert_values, to_micros
+from aftercommit.stores.rows import (
+    AVAILABLE_AT,
+    POSITION,
+    HeldRow,
+    as_group,
+    claimed_of,
+    held_row,
+    insert_values,
+    to_micros,
+)
 from aftercommit.stores.schema import Schema
 from aftercommit.stores.statements import Dialect, Statement, Statements
 
-#: Before every row.
-_NO_FLOOR: Final = (-(2**62), -1)
-
-#: Where claim_select has it.
-_AVAILABLE_AT: Final = 18
+T = TypeVar("T")
 
 
 class SqlStore:
@@ -31,104 +39,90 @@ class SqlStore:
         executor: Executor,
         dialect: Dialect,
         *,
+        where: str,
         table: str = "outbox_event",
-        create_schema: bool = True,
+        schema: str | None = None,
+        create_schema: bool = False,
         delete_completed: bool = False,
     ) -> None:
         self.colour = executor.colour
         self.executor = executor
-        names = TableNames(table)
-        self._sql = Statements(dialect, names)
+        self.dialect = dialect
+        #: The database as people may read of it: no login, no secrets.
+        self.where = where
+        self._names = TableNames(table, schema, dialect.quotes)
+        self._sql = Statements(dialect, self._names)
+        self._times = dialect.times
         self._done = self._sql["delete" if delete_completed else "done"]
-        self._schema = Schema(executor, self._sql, names, creates=create_schema)
-        self.records = SqlRecords(executor, self._sql)
+        self._changes = (AtOnce if dialect.returns_rows else InSteps)(executor, self._sql, dialect)
+        self._schema = Schema(executor, self._sql, self._names, creates=create_schema)
+        self.records = SqlRecords(executor, self._sql, self._times, self._changes)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.where})"
 
     @property
     def is_ready(self) -> bool:
         return self._schema.is_ready
 
     async def open(self) -> None:
-        await self._schema.ensure()
+        if not self._schema.is_ready:
+            await self._explained(self._schema.ensure())
 
     async def create_schema(self) -> None:
-        await self._schema.create()
+        await self._explained(self._schema.create())
+
+    def schema_sql(self) -> str:
+        """The script that makes the tables, for people who run their own migrations."""
+        return self._schema.script()
 
     async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
-        statement = self._sql["insert"]
+        if not events:
+            return
+        rows = [insert_values(event, self._times) for event in events]
         try:
-            if len(events) == 1:
-                await tx.execute(statement.sql, statement.bind(**insert_values(events[0])))
-                return
-            if events:  # in one call, which writes all or none
-                await tx.execute_many(statement.sql, [statement.bind(**insert_values(event)) for event in events])
+            if len(rows) == 1:
+                statement = self._sql["insert"]
+                await tx.execute(statement.sql, statement.bind(**rows[0]))
+            elif self.dialect.inserts_arrays:
+                statement = self._sql["insert_many"]
+                columns = {name: [row[name] for row in rows] for name in statement.names}
+                await tx.execute(statement.sql, statement.bind(**columns))
+            else:  # in one call, which writes all or none
+                statement = self._sql["insert"]
+                await tx.execute_many(statement.sql, [statement.bind(**row) for row in rows])
         except Exception as error:
-            self._schema.explain(error)
+            self._explain(error)
             raise
 
     async def claim(self, request: ClaimRequest) -> Claim:
         if not request.owner:
             raise InvalidOption("a claim has no owner, so it would lease rows to nobody", fix="pass the owner's id")
+        rows, next_due = await self._explained(self._changes.claim(request, self._claim_values(request)))
+        floor = None
+        if len(rows) >= request.limit:
+            last = max(rows, key=lambda row: (row[AVAILABLE_AT], row[POSITION]))
+            floor = (last[AVAILABLE_AT], last[POSITION])
+        rows.sort(key=lambda row: row[POSITION])
+        return Claim([claimed_of(row, request, self._times) for row in rows], floor, next_due)
 
-        async def work(tx: Tx) -> tuple[int, list[Any], float | None]:
-            now = (await tx.fetch(self._sql["now"].sql))[0][0]
-            rows = await self._select(tx, request, now)
-            await self._mark(tx, request, now, rows)
-            return now, rows, None if len(rows) >= request.limit else await self._next_due(tx, now)
-
-        now, rows, next_due = await self.executor.transact(work)
-        floor = (rows[-1][_AVAILABLE_AT], rows[-1][0]) if len(rows) >= request.limit else None
-        rows.sort(key=lambda row: row[0])
-        return Claim([claimed_of(row, request, now) for row in rows], floor, next_due)
-
-    async def _select(self, tx: Tx, request: ClaimRequest, now: int) -> list[Any]:
-        floor_at, floor_position = request.floor if isinstance(request.floor, tuple) else _NO_FLOOR
-        statement = self._sql["claim_select"]
-        values = statement.bind(
-            owner=request.owner,
-            now=now,
-            floor_at=floor_at,
-            floor_position=floor_position,
-            skip_recent=to_micros(request.skip_recent),
-            limit=request.limit,
-        )
-        return await tx.fetch(statement.sql, values)
-
-    async def _mark(self, tx: Tx, request: ClaimRequest, now: int, rows: list[Any]) -> None:
-        if not rows:
-            return
-        statement = self._sql["claim_mark"]
-        values = statement.bind(
-            owner=request.owner,
-            now=now,
-            lock_timeout=to_micros(request.lock_timeout),
-            positions=as_group([row[0] for row in rows]),
-        )
-        await tx.execute(statement.sql, values)
-
-    async def _next_due(self, tx: Tx, now: int) -> float | None:
-        statement = self._sql["next_due"]
-        micros = (await tx.fetch(statement.sql, statement.bind(now=now)))[0][0]
-        return None if micros is None else float(micros) / 1_000_000
+    def _claim_values(self, request: ClaimRequest) -> dict[str, object]:
+        floor = request.floor if isinstance(request.floor, tuple) else (self._times.earliest, -1)
+        return {
+            "owner": request.owner,
+            "limit": request.limit,
+            "lock_timeout": to_micros(request.lock_timeout),
+            "skip_recent": to_micros(request.skip_recent),
+            "floor_at": floor[0],
+            "floor_position": floor[1],
+        }
 
     async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
-        """All as groups first; only when the fence refused some of them, row by row to find out which."""
         groups: dict[Statement, list[HeldRow]] = {}
         for settlement in settlements:
             statement, row = self._settled(settlement)
             groups.setdefault(statement, []).append(row)
-        try:
-            await self.executor.transact(lambda tx: _in_groups(tx, groups))
-        except _Refused:
-            return await self.executor.transact(lambda tx: self._row_by_row(tx, settlements))
-        return ()
-
-    async def _row_by_row(self, tx: Tx, settlements: Iterable[Settlement]) -> set[RowKey]:
-        refused = set()
-        for settlement in settlements:
-            statement, row = self._settled(settlement)
-            if not await tx.execute(statement.sql, statement.bind(held=as_group([row]))):
-                refused.add(settlement.lease.key)
-        return refused
+        return await self._changes.settle(groups)
 
     def _settled(self, settlement: Settlement) -> tuple[Statement, HeldRow]:
         """The statement that writes this outcome, and the row for it."""
@@ -146,25 +140,37 @@ class SqlStore:
                 return self._sql["release"], held_row(lease, counted=int(was_started), done_handlers=done)
 
     async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:
-        statement = self._sql["renew"]
-        values = statement.bind(
-            lock_timeout=to_micros(lock_timeout), held=as_group([held_row(lease) for lease in leases])
-        )
-        rows = await self.executor.transact(lambda tx: tx.fetch(statement.sql, values))
-        return {RowKey(*row) for row in rows}
+        if not leases:
+            return ()
+        return await self._changes.renew([held_row(lease) for lease in leases], to_micros(lock_timeout))
 
     async def mark_suspect(self, lease: Lease) -> bool:
         statement = self._sql["mark_suspect"]
-        values = statement.bind(held=as_group([held_row(lease)]))
-        return bool(await self.executor.transact(lambda tx: tx.execute(statement.sql, values)))
+        values = statement.bind(**self.dialect.group(statement, [held_row(lease)]))
+        return bool(await self.executor.execute(statement.sql, values))
 
     async def surviving(self, tx: Tx, keys: Sequence[RowKey]) -> Collection[RowKey]:
         statement = self._sql["surviving"]
-        ids = statement.bind(event_ids=as_group([key.event_id for key in keys]))
+        event_ids = [key.event_id for key in keys]
+        ids = statement.bind(event_ids=event_ids if self.dialect.inserts_arrays else as_group(event_ids))
         return {RowKey(*row) for row in await tx.fetch(statement.sql, ids)}
 
     def is_row_fault(self, error: Exception) -> bool:
-        return self.executor.is_row_fault(error)
+        return self.executor.fault_of(error).is_of_one_row
+
+    async def _explained(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await work
+        except Exception as error:
+            self._explain(error)
+            raise
+
+    def _explain(self, error: Exception) -> None:
+        """Raise our own word for what a user can mend, instead of the driver's."""
+        if not isinstance(error, OutboxError):
+            ours = explained(error, self.executor.fault_of(error), self._names, self.where)
+            if ours is not None:
+                raise ours from error
 
     async def close(self) -> None:
         await self.executor.close()
@@ -172,13 +178,3 @@ class SqlStore:
     def abandon(self) -> None:
         """In a forked child: leave the parent's connections alone."""
         self.executor.abandon()
-
-
-class _Refused(Exception):
-    """The fence refused a row of a group; the transaction is rolled back."""
-
-
-async def _in_groups(tx: Tx, groups: dict[Statement, list[HeldRow]]) -> None:
-    for statement, rows in groups.items():
-        if await tx.execute(statement.sql, statement.bind(held=as_group(rows))) != len(rows):
-            raise _Refused

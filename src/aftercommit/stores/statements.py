@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from aftercommit.stores.identifiers import TableNames
+from aftercommit.stores.rows import IN_UTC, HeldRow, Times, as_group
 
 _COMMENT = re.compile(r"^\s*--.*$\n?", re.MULTILINE)
 _MACRO = re.compile(r"\{(?P<kind>[a-z_]+)(?::(?P<argument>[a-z_]+))?\}")
@@ -33,18 +34,50 @@ class Statement:
         return picked if len(self.names) != 1 else (picked,)
 
 
+#: The values of one group of rows, for the parameters of a statement.
+Group = Callable[["Statement", Sequence[HeldRow]], dict[str, object]]
+
+
+def json_group(_: Statement, rows: Sequence[HeldRow]) -> dict[str, object]:
+    """The whole group as one JSON text."""
+    return {"held": as_group(rows)}
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """What differs between databases where a whole statement does not."""
 
+    #: As people write it.
+    name: str
     #: The package that has `sql/` and `migrations/`.
     package: str
-    #: The clock in integer microseconds, read when the statement runs.
+    #: The clock in the type of the time columns, read when the statement runs.
     now: str
     #: How the n-th parameter is written.
     marker: Callable[[int], str]
-    #: The parameter :held as a table `held` of (event_id, handler_id, owner, epoch, delay, error, counted, done).
+    #: The group parameters as a table `held` of (event_id, handler_id, owner, epoch, delay, error, counted, done).
     held: str
+    #: How a group is bound to them.
+    group: Group = json_group
+    #: The values of time columns, in and out.
+    times: Times = IN_UTC
+    quotes: tuple[str, str] = ('"', '"')
+    #: Whether statements return the rows that they changed. Else they are looked for first, in one transaction.
+    returns_rows: bool = False
+    #: Whether the claim looks for new rows and for retries apart, because one index cannot serve both in order.
+    claims_by_status: bool = False
+    #: Whether many rows are inserted by one statement over arrays, `insert_many`.
+    inserts_arrays: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step of the schema. An `online` one (`0002_name.online.sql`) runs outside transactions, statement by
+    statement, while others write; each of its statements can be run again."""
+
+    number: int
+    statements: list[str]
+    is_online: bool = False
 
 
 class Statements:
@@ -58,10 +91,16 @@ class Statements:
     def __getitem__(self, name: str) -> Statement:
         return self._loaded[name]
 
-    def migrations(self) -> list[tuple[int, list[str]]]:
-        """Number and statements of each migration, in order."""
+    def __contains__(self, name: str) -> bool:
+        return name in self._loaded
+
+    def migrations(self) -> list[Migration]:
+        """All there are, in order."""
         found = sorted(_sql_files(self._dialect.package, "migrations"), key=lambda file: file.name)
-        return [(int(file.name[:4]), list(_split(self._expand(file.read_text())))) for file in found]
+        return [
+            Migration(int(file.name[:4]), list(_split(self._expand(file.read_text()))), ".online." in file.name)
+            for file in found
+        ]
 
     def _load(self, file: Traversable) -> Statement:
         text = self._expand(file.read_text())
@@ -80,10 +119,10 @@ class Statements:
 
     def _macro(self, kind: str, argument: str | None) -> str:
         names = self._names
-        table = names.quoted(names.table)
+        table = names.qualified(names.table)
         simple: Mapping[str, str] = {
             "table": table,
-            "schema_table": names.quoted(names.side("schema")),
+            "schema_table": names.qualified(names.side("schema")),
             "now": self._dialect.now,
             "held": self._dialect.held,
             "fence": (

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from aftercommit.claims import RowKey
 from aftercommit.errors import UnsupportedTransaction
-from aftercommit.ports import Tx
+from aftercommit.ports import AdoptedTx
 
 
 class DbapiTransaction:
-    """The caller's own sqlite3 connection, in whatever transaction it is in."""
+    """The caller's own connection, in whatever transaction it is in."""
 
     observes_commit = False
 
-    def __init__(self, connection: sqlite3.Connection, tx: Tx) -> None:
+    def __init__(self, connection: Any, tx: AdoptedTx) -> None:
         self._connection = connection
         self.tx = tx
 
     def is_transaction_active(self) -> bool:
-        """Begun, or in a mode in which the driver begins one before the INSERT."""
-        try:
-            if self._connection.in_transaction:
-                return True
-        except sqlite3.ProgrammingError:  # it is closed
-            return False
-        # Since Python 3.12: True, False, or LEGACY (-1) for the rule of isolation_level.
-        autocommit = getattr(self._connection, "autocommit", -1)
-        return not autocommit if autocommit != -1 else self._connection.isolation_level is not None
+        return self.tx.is_active
+
+    def is_begun(self) -> bool:
+        """Whether the database has it open already."""
+        return self.tx.is_begun
 
     def current_connection(self) -> Any:
         return self._connection

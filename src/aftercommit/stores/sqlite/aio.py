@@ -10,9 +10,10 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from aftercommit.claims import QueryResult
-from aftercommit.ports import Colour, Tx
+from aftercommit.ports import Colour, Fault, Tx
 from aftercommit.runtime.threads import run
-from aftercommit.stores.sqlite.connection import BlockingTx, SqliteConnection, gate_of, is_row_fault
+from aftercommit.stores.single import SingleStatements
+from aftercommit.stores.sqlite.connection import BlockingTx, SqliteConnection, fault_of, gate_of
 from aftercommit.stores.sqlite.executor import KEPT, abandoned, in_transaction
 
 T = TypeVar("T")
@@ -96,7 +97,7 @@ def _resolve(future: asyncio.Future[Any], value: object, error: BaseException | 
         future.set_result(value)
 
 
-class AsyncSqliteExecutor:
+class AsyncSqliteExecutor(SingleStatements):
     """Runs each transaction whole on a connection's own thread: one hop there and back, however many statements."""
 
     colour = Colour.ASYNC
@@ -132,8 +133,8 @@ class AsyncSqliteExecutor:
         # The caller's own connection is used where the caller uses it: in this thread.
         return BlockingTx(connection) if isinstance(connection, sqlite3.Connection) else None
 
-    def is_row_fault(self, error: Exception) -> bool:
-        return is_row_fault(error)
+    def fault_of(self, error: Exception) -> Fault:
+        return fault_of(error)
 
     async def close(self) -> None:
         with self._lock:  # a thread that comes back now is either among these, or sees that it is late

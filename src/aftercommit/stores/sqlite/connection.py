@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from aftercommit.claims import QueryResult
-from aftercommit.errors import OutboxError, StoreBusy, UnsupportedTransaction
+from aftercommit.errors import OutboxError, StoreBusy
+from aftercommit.ports import Fault
 from aftercommit.runtime.process import here
+from aftercommit.stores.control import refuse_transaction_control
 
 #: How long a writer waits for another before it gives up, in seconds.
 BUSY_TIMEOUT: Final = 5.0
 
 #: How long a fork waits for writers of this process to finish, in seconds.
 FORK_PATIENCE: Final = 1.0
-
-_TRANSACTION_WORDS: Final = frozenset({"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"})
-
-#: The first word of a statement, behind blanks, comments, semicolons and a byte order mark.
-_FIRST_WORD: Final = re.compile(r"(?:[\s;\ufeff]|--[^\n]*(?:\n|$)|/\*.*?(?:\*/|$))*+(?P<word>[A-Za-z]*)", re.DOTALL)
 
 
 class Gate:
@@ -219,26 +214,13 @@ def execute_all_or_none(raw: sqlite3.Connection, sql: str, parameters: Sequence[
     return count
 
 
-@lru_cache(maxsize=512)
-def is_transaction_control(sql: str) -> bool:
-    first = _FIRST_WORD.match(sql)
-    return first is not None and first["word"].upper() in _TRANSACTION_WORDS
-
-
-def refuse_transaction_control(sql: str) -> None:
-    """The outbox has to know what is committed and what is undone; it cannot when SQL text says so."""
-    if is_transaction_control(sql):
-        raise UnsupportedTransaction(
-            f"tx.execute({sql.strip()[:40]!r}) would end or split the transaction unseen",
-            fix="use tx.commit(), tx.rollback(), or a nested outbox.transaction() as savepoint",
-        )
-
-
-def is_row_fault(error: Exception) -> bool:
-    """A value that SQLite cannot take; an unreachable, locked or full database is nobody's row."""
-    if isinstance(error, sqlite3.OperationalError | OutboxError):
-        return False
-    return isinstance(error, sqlite3.Error | OverflowError | UnicodeError)
+def fault_of(error: Exception) -> Fault:
+    """A value that SQLite cannot take is of one row; an unreachable, locked or full database is nobody's row."""
+    if isinstance(error, sqlite3.OperationalError):
+        return Fault.MISSING_TABLE if "no such table" in str(error) else Fault.OTHER
+    if isinstance(error, sqlite3.Error | OverflowError | UnicodeError) and not isinstance(error, OutboxError):
+        return Fault.ROW
+    return Fault.OTHER
 
 
 class BlockingTx:
@@ -246,6 +228,25 @@ class BlockingTx:
 
     def __init__(self, raw: sqlite3.Connection) -> None:
         self.raw = raw
+
+    @property
+    def is_begun(self) -> bool:
+        try:
+            return self.raw.in_transaction
+        except sqlite3.ProgrammingError:  # it is closed
+            return False
+
+    @property
+    def is_active(self) -> bool:
+        """Begun, or in a mode in which the driver begins one before the INSERT."""
+        try:
+            if self.raw.in_transaction:
+                return True
+        except sqlite3.ProgrammingError:
+            return False
+        # Since Python 3.12: True, False, or LEGACY (-1) for the rule of isolation_level.
+        autocommit = getattr(self.raw, "autocommit", -1)
+        return not autocommit if autocommit != -1 else self.raw.isolation_level is not None
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
         return self.raw.execute(sql, parameters).rowcount

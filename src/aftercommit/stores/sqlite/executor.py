@@ -8,8 +8,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from aftercommit.claims import QueryResult
-from aftercommit.ports import Colour, Tx
-from aftercommit.stores.sqlite.connection import BlockingTx, SqliteConnection, gate_of, is_row_fault
+from aftercommit.ports import Colour, Fault, Tx
+from aftercommit.stores.single import SingleStatements
+from aftercommit.stores.sqlite.connection import BlockingTx, SqliteConnection, fault_of, gate_of
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ async def in_transaction(
     return value
 
 
-class SqliteExecutor:
+class SqliteExecutor(SingleStatements):
     """Runs in the caller's thread. Connections are opened when needed and kept for the next."""
 
     colour = Colour.BLOCKING
@@ -68,8 +69,8 @@ class SqliteExecutor:
     def adopt(self, connection: object) -> BlockingTx | None:
         return BlockingTx(connection) if isinstance(connection, sqlite3.Connection) else None
 
-    def is_row_fault(self, error: Exception) -> bool:
-        return is_row_fault(error)
+    def fault_of(self, error: Exception) -> Fault:
+        return fault_of(error)
 
     async def close(self) -> None:
         with self._lock:  # a connection that comes back now is either among these, or sees that it is late

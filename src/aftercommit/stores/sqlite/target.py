@@ -16,6 +16,7 @@ from weakref import finalize
 
 from aftercommit.errors import InvalidOption, SchemaMismatch, UnknownStore
 from aftercommit.ports import Colour, Executor
+from aftercommit.stores.rows import IN_MICROS
 from aftercommit.stores.sql import SqlStore
 from aftercommit.stores.sqlite.connection import BUSY_TIMEOUT, busy, plain_rows
 from aftercommit.stores.sqlite.executor import SqliteExecutor
@@ -27,6 +28,7 @@ OLDEST_SQLITE: Final = (3, 35, 0)
 _WAL_TRIES: Final = 100
 
 DIALECT: Final = Dialect(
+    name="SQLite",
     package="aftercommit.stores.sqlite",
     # SQLite's own clock, to the millisecond: sub-second forms of unixepoch() are NULL before 3.42.
     now="(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)",
@@ -38,6 +40,7 @@ DIALECT: Final = Dialect(
         " json_extract(value, '$[4]') AS delay, json_extract(value, '$[5]') AS error,"
         " json_extract(value, '$[6]') AS counted, json_extract(value, '$[7]') AS done FROM json_each(:held)) AS held"
     ),
+    times=IN_MICROS,
 )
 
 
@@ -53,10 +56,8 @@ class SqliteStore(SqlStore):
         if options.pop("schema", None) is not None:
             raise InvalidOption("schema was given, and SQLite has no schemas", fix="leave it out; use table=…")
         self.path = path
-        super().__init__(_executor(connect, path, colour), DIALECT, **options)
-
-    def __repr__(self) -> str:
-        return f"SqliteStore({self.path!r})"
+        options.setdefault("create_schema", True)
+        super().__init__(_executor(connect, path, colour), DIALECT, where=repr(path), **options)
 
 
 def _executor(connect: Callable[[], sqlite3.Connection], path: str, colour: Colour) -> Executor:

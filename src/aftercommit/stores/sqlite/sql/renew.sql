@@ -1,6 +1,5 @@
--- Prolong leases from now on. A row that was settled has no owner and does not match.
+-- Prolong leases from now on. Changes nothing of a row unless its lease still stands.
 UPDATE {table}
 SET lease_until = {now} + :lock_timeout
 FROM {held}
 WHERE {fence}
-RETURNING event_id, handler_id

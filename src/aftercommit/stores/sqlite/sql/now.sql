@@ -1,2 +1,0 @@
--- The database's clock.
-SELECT {now}
