@@ -15,10 +15,11 @@ from aftercommit.outcome import DONE, Dead, Retry
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
-from tests.stores.contract import StoreContract
-from tests.stores.contract_hooks import played
-from tests.stores.contract_settling import MINUTE
-from tests.stores.kit import alter, event, ids, insert, read, run_in, settle, store_at, take
+from aftercommit.testing import StoreConformance
+from aftercommit.testing.hooks import played
+from aftercommit.testing.settling import MINUTE
+from aftercommit.testing.kit import event, ids, insert, settle, take
+from tests.stores.kit import alter, read, run_in, store_at
 
 NOW = "CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"
 
@@ -34,7 +35,7 @@ def without_waiting_for_the_disk(connect: Callable[[], sqlite3.Connection]) -> C
     return opened
 
 
-class TestSqlite(StoreContract):
+class TestSqlite(StoreConformance):
     """The contract, and what only SQLite can do to a row."""
 
     @pytest.fixture(scope="session")

@@ -23,7 +23,8 @@ from aftercommit.claims import Claimed, Lease
 from aftercommit.event import EventStatus
 from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Outcome, Release, Retry
 from aftercommit.runtime.threads import run
-from tests.stores.kit import LEASE, alter, event, insert, read, settle, store_at, take
+from aftercommit.testing.kit import LEASE, event, insert, settle, take
+from tests.stores.kit import alter, read, store_at
 
 NOW = timedelta(0)
 OUTCOMES = [DONE, Retry(NOW, "no"), Dead("no"), Defer(NOW), RELEASE]

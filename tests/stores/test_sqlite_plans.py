@@ -21,7 +21,8 @@ from aftercommit.stores.detect import open_store
 from aftercommit.stores.identifiers import TableNames
 from aftercommit.stores.sqlite.target import DIALECT
 from aftercommit.stores.statements import Statements
-from tests.stores.kit import DAY, HOUR, LEASE, SECOND, lease_of, look, read, store_at
+from aftercommit.testing.kit import DAY, HOUR, LEASE, SECOND, lease_of, look
+from tests.stores.kit import read, store_at
 
 BATCH = 50
 STATEMENTS = Statements(DIALECT, TableNames("outbox_event"))
@@ -98,7 +99,7 @@ def plan_of(path: Path, name: str) -> str:
 WHOLE = re.compile(r"(SCAN|SEARCH) outbox_event(?! USING)")
 
 
-HELD = {"done", "retry", "dead", "defer", "release", "renew", "mark_suspect", "delete"}
+HELD = {"done", "retry", "dead", "defer", "release", "renewable", "renew", "mark_suspect", "delete"}
 
 INDEXES = {
     "claim_select": "SEARCH outbox_event USING INDEX outbox_event_pending (available_at>? AND available_at<?)",
@@ -107,7 +108,9 @@ INDEXES = {
     "purge": "SEARCH outbox_event USING COVERING INDEX outbox_event_ended (status=? AND done_at<?)",
     "query_dead": "SCAN outbox_event USING INDEX outbox_event_dead",
     "count_dead": "USING INDEX outbox_event_dead",
-    "replay_after": "SEARCH outbox_event USING INDEX outbox_event_dead (position>?)",
+    "replayable": "SEARCH outbox_event USING INDEX outbox_event_dead (position>?)",
+    # By position: of the table, or of the dead.
+    "replay_positions": "SEARCH outbox_event USING IN",
     "replay": "SEARCH outbox_event USING INDEX outbox_event_event (event_id=?",
     "discard": "SEARCH outbox_event USING INDEX outbox_event_event (event_id=?",
     "surviving": "outbox_event USING COVERING INDEX outbox_event_event (event_id=?)",

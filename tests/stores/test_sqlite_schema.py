@@ -8,7 +8,6 @@ import sys
 import threading
 from contextlib import closing
 from datetime import timedelta
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,9 @@ from aftercommit.errors import InvalidOption, OutboxError, SchemaMismatch, Schem
 from aftercommit.ports import Colour
 from aftercommit.rules.partitions import HASH_NAME, PARTITION_COUNT
 from aftercommit.runtime.threads import run
-from aftercommit.stores import schema
 from aftercommit.stores.identifiers import TableNames, checked_name
-from aftercommit.stores.sqlite.target import DIALECT
-from aftercommit.stores.statements import Statements
-from tests.stores.kit import alter, event, ids, insert, read, run_in, store_at, take
+from aftercommit.testing.kit import event, ids, insert, take
+from tests.stores.kit import alter, read, run_in, store_at
 
 either_colour = pytest.mark.parametrize("colour", list(Colour), ids=lambda colour: colour.value)
 
@@ -75,8 +72,8 @@ def test_the_tables_are_made_on_first_use(path: Path, colour: Colour) -> None:
     made = settings(path)
     assert len(made.pop("store_id")) == 36
     assert made == {
-        "version": str(schema.VERSION),
-        "oldest_code": str(schema.VERSION),
+        "version": "1",
+        "oldest_code": "1",
         "partitions": str(PARTITION_COUNT),
         "hash": HASH_NAME,
     }
@@ -286,26 +283,6 @@ def test_a_newer_schema_that_serves_this_release_is_used_and_left_as_it_is(path:
     assert (settings(path)["version"], settings(path)["oldest_code"]) == ("2", "1")
 
 
-def test_an_older_schema_is_upgraded_by_the_migrations_behind_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = opened(path)
-    run(insert(store, event()))
-    run(store.close())
-    made_by = settings(path)["store_id"]
-    known = Statements.migrations
-    later = [(2, ["CREATE TABLE second (n)"]), (3, ["CREATE TABLE third (n)", "INSERT INTO third VALUES (7)"])]
-    monkeypatch.setattr(Statements, "migrations", lambda self: [*known(self), *later])
-    monkeypatch.setattr(schema, "VERSION", 3)
-
-    with pytest.raises(SchemaMismatch, match="at version 1, this release needs 3"):
-        opened(path, create_schema=False)
-    opened(path)
-    opened(path)
-
-    assert objects(path) == {*DEFAULT_NAMES, "second", "third"}
-    assert (settings(path)["version"], settings(path)["store_id"]) == ("3", made_by)
-    assert len(read(path, "SELECT * FROM third")) == len(read(path, "SELECT * FROM outbox_event")) == 1
-
-
 # ---------------------------------------------------------------- names
 
 
@@ -378,24 +355,3 @@ def test_a_name_is_plain_or_refused(name: str) -> None:
     else:
         with pytest.raises(OutboxError):
             checked_name(name, "table")
-
-
-# ---------------------------------------------------------------- migrations
-
-
-def test_migrations_are_numbered_without_gaps_up_to_this_release() -> None:
-    names = sorted(file.name for file in files(DIALECT.package).joinpath("migrations").iterdir())
-    numbers = [number for number, _ in Statements(DIALECT, TableNames("outbox_event")).migrations()]
-    assert all(name[:4].isdigit() and name[4] == "_" and name.endswith(".sql") for name in names)
-    assert numbers == list(range(1, schema.VERSION + 1)) == [int(name[:4]) for name in names]
-
-
-def test_a_migration_is_split_into_its_statements() -> None:
-    (_, statements), *_ = Statements(DIALECT, TableNames("ob_x")).migrations()
-    assert [statement.split("(")[0].split()[:2] for statement in statements] == [
-        ["CREATE", "TABLE"],
-        ["CREATE", "TABLE"],
-        ["CREATE", "UNIQUE"],
-        *[["CREATE", "INDEX"]] * (len(statements) - 3),
-    ]
-    assert all("{" not in statement and '"ob_x' in statement for statement in statements)

@@ -23,7 +23,8 @@ from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.sqlite import executor as executors
 from aftercommit.stores.sqlite import target
-from tests.stores.kit import event, ids, insert, run_in, store_at, take
+from aftercommit.testing.kit import event, ids, insert, take
+from tests.stores.kit import run_in, store_at
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 #: From 3.12 on Python warns of a fork beside threads, and pytest-timeout has one.

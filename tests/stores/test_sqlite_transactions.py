@@ -7,6 +7,7 @@ import sqlite3
 import pytest
 
 from aftercommit.errors import StoreBusy, UnsupportedTransaction
+from aftercommit.ports import Fault
 from tests.stores.bench import Bench
 
 
@@ -157,17 +158,22 @@ def test_only_connections_of_the_driver_are_adopted(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (sqlite3.IntegrityError("constraint"), True),
-        (sqlite3.DataError("too big"), True),
-        (OverflowError("int too large"), True),
-        (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogate"), True),
-        (sqlite3.OperationalError("database is locked"), False),
-        (sqlite3.OperationalError("disk is full"), False),
-        (StoreBusy("busy"), False),
-        (OSError("gone"), False),
-        (ValueError("no"), False),
+        (sqlite3.IntegrityError("constraint"), Fault.ROW),
+        (sqlite3.DataError("too big"), Fault.ROW),
+        (OverflowError("int too large"), Fault.ROW),
+        (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogate"), Fault.ROW),
+        (sqlite3.OperationalError("no such table: outbox_event"), Fault.MISSING_TABLE),
+        (sqlite3.OperationalError("database is locked"), Fault.OTHER),
+        (sqlite3.OperationalError("disk is full"), Fault.OTHER),
+        (StoreBusy("busy"), Fault.OTHER),
+        (OSError("gone"), Fault.OTHER),
+        (ValueError("no"), Fault.OTHER),
     ],
     ids=repr,
 )
-def test_a_row_is_to_blame_for_its_values_only(bench: Bench, error: Exception, expected: bool) -> None:
-    assert bench.executor.is_row_fault(error) is expected
+def test_a_row_is_to_blame_for_its_values_only(bench: Bench, error: Exception, expected: Fault) -> None:
+    assert bench.executor.fault_of(error) is expected
+
+
+def test_faults_of_one_row_are_those_that_the_other_rows_can_go_on_without() -> None:
+    assert {fault for fault in Fault if fault.is_of_one_row} == {Fault.ROW, Fault.BUSY, Fault.CONFLICT}

@@ -8,7 +8,6 @@ import time
 from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,8 +31,12 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, **dialect: 
     (tmp_path / "sql").mkdir()
     (tmp_path / "sql" / "one.sql").write_text(text)
     monkeypatch.setattr(statements, "files", lambda package: tmp_path)
-    options = {"package": "invented", "now": "clock()", "marker": lambda _: "?", "held": "unnest(:held) AS held"}
-    return Statements(Dialect(**{**options, **dialect}), TableNames("ob_x"))["one"]
+    return Statements(invented(**dialect), TableNames("ob_x"))["one"]
+
+
+def invented(**dialect: Any) -> Dialect:
+    options = {"name": "Invented", "package": "invented", "now": "clock()", "marker": lambda _: "?"}
+    return Dialect(**{**options, "held": "unnest(:held) AS held", **dialect})
 
 
 # ---------------------------------------------------------------- the loader
@@ -89,8 +92,7 @@ def test_other_files_are_no_statements(tmp_path: Path, monkeypatch: pytest.Monke
     for name in ("one.sql", "notes.md", "one.sql.orig"):
         (tmp_path / "sql" / name).write_text("-- P.\nSELECT 1")
     monkeypatch.setattr(statements, "files", lambda package: tmp_path)
-    dialect = SimpleNamespace(package="invented", now="", marker=lambda _: "?", held="")
-    made = Statements(dialect, TableNames("ob_x"))  # type: ignore[arg-type]
+    made = Statements(invented(), TableNames("ob_x"))
     assert made["one"].sql == "SELECT 1"
     with pytest.raises(KeyError):
         made["notes"]
@@ -120,8 +122,8 @@ def test_every_file_has_one_statement(name: str) -> None:
 @pytest.fixture
 def database(loaded: Statements) -> Any:
     with closing(sqlite3.connect(":memory:")) as connection:
-        for _, script in loaded.migrations():
-            for statement in script:
+        for migration in loaded.migrations():
+            for statement in migration.statements:
                 connection.execute(statement)
         yield connection
 
@@ -142,10 +144,10 @@ def test_every_statement_is_used() -> None:
         assert f'"{name.removesuffix(".sql")}"' in source, name
 
 
-def test_the_clock_of_the_database_is_utc_in_microseconds(loaded: Statements, database: sqlite3.Connection) -> None:
+def test_the_clock_of_the_database_is_utc_in_microseconds(database: sqlite3.Connection) -> None:
     """In whole milliseconds, as an integer, whatever this process takes for its time zone."""
     before = time.time()
-    now = database.execute(loaded["now"].sql).fetchone()[0]
+    now = database.execute(f"SELECT {DIALECT.now}").fetchone()[0]
     assert isinstance(now, int)
     assert now % 1000 == 0
     assert before - 1 <= now / 1_000_000 <= time.time() + 1

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from aftercommit.errors import InvalidOption, UnknownStore
 from aftercommit.ports import Colour
+from aftercommit.stores.postgres.target import postgres_from_url
 from aftercommit.stores.sqlite.target import sqlite_from_factory, sqlite_from_url
 
 #: Makes a store of the wanted colour from a URL and the store's options.
@@ -16,7 +17,13 @@ OpenStore = Callable[..., Any]
 #: What may be repeated to the user. Other texts may be connection strings with a password in them.
 _FILE: Final = re.compile(r"[\w./\\-]+")
 
-_by_scheme: Final[dict[str, OpenStore]] = {"sqlite": sqlite_from_url}
+_by_scheme: Final[dict[str, OpenStore]] = {
+    "sqlite": sqlite_from_url,
+    "postgresql": postgres_from_url,
+    "postgres": postgres_from_url,
+    "postgresql+psycopg": postgres_from_url,
+    "postgresql+asyncpg": postgres_from_url,
+}
 
 #: The options of a store as they are when nobody gives any.
 _PLAIN: Final[dict[str, Any]] = {"table": "outbox_event", "schema": None, "delete_completed": False}

@@ -8,7 +8,7 @@ from typing import Any
 from aftercommit.claims import ClaimRequest, RowKey
 from aftercommit.event import EventStatus
 from aftercommit.ports import Executor, Tx
-from aftercommit.stores.rows import AVAILABLE_AT, POSITION, HeldRow, as_group
+from aftercommit.stores.rows import AVAILABLE_AT, POSITION, HeldRow
 from aftercommit.stores.statements import Dialect, Statement, Statements
 
 #: Outcomes of one kind, by the statement that writes them.
@@ -37,7 +37,9 @@ class InSteps:
                 del rows[request.limit :]
             if rows:
                 mark = self._sql["claim_mark"]
-                await tx.execute(mark.sql, mark.bind(**values, positions=as_group([row[POSITION] for row in rows])))
+                await tx.execute(
+                    mark.sql, mark.bind(**values, positions=self._dialect.list([row[POSITION] for row in rows]))
+                )
             return rows, None if len(rows) >= request.limit else await self._next_due(tx)
 
         return await self._executor.transact(work)
@@ -68,18 +70,18 @@ class InSteps:
         }
 
     async def _write(self, tx: Tx, statement: Statement, rows: Sequence[HeldRow]) -> int:
-        return await tx.execute(statement.sql, statement.bind(**self._dialect.group(statement, rows)))
+        return await tx.execute(statement.sql, statement.bind(**self._dialect.group(rows)))
 
     async def renew(self, rows: Sequence[HeldRow], lock_timeout: int) -> Collection[RowKey]:
         """A row that somebody has locked is being settled, and needs no renewal."""
 
         async def work(tx: Tx) -> set[RowKey]:
             look, renew = self._sql["renewable"], self._sql["renew"]
-            found = await tx.fetch(look.sql, look.bind(**self._dialect.group(look, rows)))
+            found = await tx.fetch(look.sql, look.bind(**self._dialect.group(rows)))
             keys = {RowKey(*row) for row in found}
             group = [row for row in rows if (row[0], row[1]) in keys]
             if group:
-                await tx.execute(renew.sql, renew.bind(lock_timeout=lock_timeout, **self._dialect.group(renew, group)))
+                await tx.execute(renew.sql, renew.bind(lock_timeout=lock_timeout, **self._dialect.group(group)))
             return keys
 
         return await self._executor.transact(work)
@@ -91,7 +93,7 @@ class InSteps:
             look, replay = self._sql["replayable"], self._sql["replay_positions"]
             positions = [row[0] for row in await tx.fetch(look.sql, look.bind(**values))]
             if positions:
-                await tx.execute(replay.sql, replay.bind(positions=as_group(positions)))
+                await tx.execute(replay.sql, replay.bind(positions=self._dialect.list(positions)))
             return positions
 
         return await self._executor.transact(work)

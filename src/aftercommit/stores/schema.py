@@ -66,8 +66,10 @@ class Schema:
             await self._optional(tx, "schema_unlock")
 
     async def _apply(self, tx: Tx, migration: Migration, *, is_new: bool) -> None:
+        # Without a lock of its own the transaction is the lock, and nothing can run beside it (SQLite).
+        is_beside = migration.is_online and not is_new and "schema_lock" in self._sql
         for statement in migration.statements:
-            if migration.is_online and not is_new:
+            if is_beside:
                 await self._executor.execute(statement)
             else:
                 # A table that was made in this transaction is nobody else's yet, and is not seen beside it.

@@ -19,7 +19,6 @@ from aftercommit.stores.rows import (
     AVAILABLE_AT,
     POSITION,
     HeldRow,
-    as_group,
     claimed_of,
     held_row,
     insert_values,
@@ -84,9 +83,9 @@ class SqlStore:
             if len(rows) == 1:
                 statement = self._sql["insert"]
                 await tx.execute(statement.sql, statement.bind(**rows[0]))
-            elif self.dialect.inserts_arrays:
+            elif (array := self.dialect.array) is not None:
                 statement = self._sql["insert_many"]
-                columns = {name: [row[name] for row in rows] for name in statement.names}
+                columns = {name: array([row[name] for row in rows]) for name in statement.names}
                 await tx.execute(statement.sql, statement.bind(**columns))
             else:  # in one call, which writes all or none
                 statement = self._sql["insert"]
@@ -102,7 +101,7 @@ class SqlStore:
         floor = None
         if len(rows) >= request.limit:
             last = max(rows, key=lambda row: (row[AVAILABLE_AT], row[POSITION]))
-            floor = (last[AVAILABLE_AT], last[POSITION])
+            floor = (self._times.write(self._times.read(last[AVAILABLE_AT])), last[POSITION])
         rows.sort(key=lambda row: row[POSITION])
         return Claim([claimed_of(row, request, self._times) for row in rows], floor, next_due)
 
@@ -146,13 +145,12 @@ class SqlStore:
 
     async def mark_suspect(self, lease: Lease) -> bool:
         statement = self._sql["mark_suspect"]
-        values = statement.bind(**self.dialect.group(statement, [held_row(lease)]))
+        values = statement.bind(**self.dialect.group([held_row(lease)]))
         return bool(await self.executor.execute(statement.sql, values))
 
     async def surviving(self, tx: Tx, keys: Sequence[RowKey]) -> Collection[RowKey]:
         statement = self._sql["surviving"]
-        event_ids = [key.event_id for key in keys]
-        ids = statement.bind(event_ids=event_ids if self.dialect.inserts_arrays else as_group(event_ids))
+        ids = statement.bind(event_ids=self.dialect.list([key.event_id for key in keys]))
         return {RowKey(*row) for row in await tx.fetch(statement.sql, ids)}
 
     def is_row_fault(self, error: Exception) -> bool:

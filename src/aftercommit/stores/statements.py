@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from aftercommit.stores.identifiers import TableNames
-from aftercommit.stores.rows import IN_UTC, HeldRow, Times, as_group
+from aftercommit.stores.rows import HELD_COLUMNS, IN_UTC, HeldRow, Times, as_group
 
 _COMMENT = re.compile(r"^\s*--.*$\n?", re.MULTILINE)
 _MACRO = re.compile(r"\{(?P<kind>[a-z_]+)(?::(?P<argument>[a-z_]+))?\}")
@@ -34,15 +34,6 @@ class Statement:
         return picked if len(self.names) != 1 else (picked,)
 
 
-#: The values of one group of rows, for the parameters of a statement.
-Group = Callable[["Statement", Sequence[HeldRow]], dict[str, object]]
-
-
-def json_group(_: Statement, rows: Sequence[HeldRow]) -> dict[str, object]:
-    """The whole group as one JSON text."""
-    return {"held": as_group(rows)}
-
-
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """What differs between databases where a whole statement does not."""
@@ -57,8 +48,6 @@ class Dialect:
     marker: Callable[[int], str]
     #: The group parameters as a table `held` of (event_id, handler_id, owner, epoch, delay, error, counted, done).
     held: str
-    #: How a group is bound to them.
-    group: Group = json_group
     #: The values of time columns, in and out.
     times: Times = IN_UTC
     quotes: tuple[str, str] = ('"', '"')
@@ -66,8 +55,18 @@ class Dialect:
     returns_rows: bool = False
     #: Whether the claim looks for new rows and for retries apart, because one index cannot serve both in order.
     claims_by_status: bool = False
-    #: Whether many rows are inserted by one statement over arrays, `insert_many`.
-    inserts_arrays: bool = False
+    #: How a column of values is bound as an array, where there are arrays. Else groups travel as one JSON text.
+    array: Callable[[Sequence[Any]], object] | None = None
+
+    def group(self, rows: Sequence[HeldRow]) -> dict[str, object]:
+        """Held rows as parameters of a statement."""
+        if self.array is None:
+            return {"held": as_group(rows)}
+        return dict(zip(HELD_COLUMNS, map(self.array, zip(*rows, strict=True)), strict=True))
+
+    def list(self, values: Sequence[object]) -> object:
+        """Many values of one kind as one parameter."""
+        return as_group(values) if self.array is None else self.array(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +121,7 @@ class Statements:
         table = names.qualified(names.table)
         simple: Mapping[str, str] = {
             "table": table,
+            "table_name": names.quoted(names.table),
             "schema_table": names.qualified(names.side("schema")),
             "now": self._dialect.now,
             "held": self._dialect.held,
@@ -138,4 +138,4 @@ def _sql_files(package: str, folder: str) -> Iterator[Any]:
 
 
 def _split(script: str) -> Iterator[str]:
-    return (part.strip() for part in script.split(";\n") if part.strip(" \n;"))
+    return (statement for part in script.split(";\n") if (statement := part.strip(" \n;")))

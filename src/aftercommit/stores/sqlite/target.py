@@ -63,7 +63,7 @@ class SqliteStore(SqlStore):
 def _executor(connect: Callable[[], sqlite3.Connection], path: str, colour: Colour) -> Executor:
     if colour is Colour.BLOCKING:
         return SqliteExecutor(connect, path)
-    from aftercommit.stores.sqlite.aio import AsyncSqliteExecutor  # noqa: PLC0415  (asyncio is loaded when wanted)
+    from aftercommit.stores.sqlite.aio import AsyncSqliteExecutor  # asyncio is loaded when wanted
 
     return AsyncSqliteExecutor(connect, path)
 

@@ -11,8 +11,8 @@ import pytest
 
 from aftercommit.claims import Lease, RowKey
 from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retry
-from tests.stores.contract_hooks import StoreHooks, played
-from tests.stores.kit import HOUR, LEASE, event, insert, settle, take_one
+from aftercommit.testing.hooks import StoreHooks, played
+from aftercommit.testing.kit import HOUR, LEASE, event, insert, settle, take_one
 
 #: Everything that a holder may do with its row.
 OUTCOMES: dict[str, Outcome] = {

@@ -10,8 +10,8 @@ import pytest
 from aftercommit.claims import DeadFilter
 from aftercommit.event import EventEnvelope, EventStatus
 from aftercommit.outcome import DONE, Dead, Retry
-from tests.stores.contract_hooks import StoreHooks, played
-from tests.stores.kit import DAY, HOUR, SECOND, event, ids, insert, settle, take, take_one
+from aftercommit.testing.hooks import StoreHooks, played
+from aftercommit.testing.kit import DAY, HOUR, SECOND, event, ids, insert, settle, take, take_one
 
 ALL = DeadFilter()
 A_DAY = timedelta(days=1)

@@ -10,8 +10,8 @@ from aftercommit.claims import Claimed, DeadFilter, Undecodable
 from aftercommit.errors import OutboxError
 from aftercommit.event import EventStatus
 from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Retry
-from tests.stores.contract_hooks import StoreHooks, played
-from tests.stores.kit import HOUR, LEASE, SECOND, event, ids, insert, look, settle, take, take_one
+from aftercommit.testing.hooks import StoreHooks, played
+from aftercommit.testing.kit import HOUR, LEASE, SECOND, event, ids, insert, look, settle, take, take_one
 
 NOW = timedelta(0)
 

@@ -1,4 +1,4 @@
-"""What a database lends to the contract: a store, a way to run it, and a look at the table behind its back."""
+"""What a database lends to the suite: a store, a way to run it, and a look at the table behind its back."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
 
 class StoreHooks(ABC):
     """One empty database per test. All hooks speak of that one."""
 
+    #: Whether claims and renewals pass over rows that another transaction has locked, instead of waiting for it.
+    skips_locked = True
+
+    #: Whether tables can lie in a schema of a given name.
+    has_schemas = True
+
     @abstractmethod
     def make_store(self, **options: Any) -> Any:
-        """A new store over the test's database, not opened; options are those of the store."""
+        """A new store over the test's database, not opened; options are those of the store. It may create tables."""
 
     @abstractmethod
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -21,7 +29,8 @@ class StoreHooks(ABC):
 
     @abstractmethod
     def rows(self) -> list[dict[str, Any]]:
-        """The committed rows in order of position, by column; times in microseconds since the epoch."""
+        """The committed rows of `outbox_event` in order of position, by column; times in microseconds since the
+        epoch."""
 
     @abstractmethod
     def change(self, event_id: str | None = None, **columns: Any) -> None:
@@ -31,11 +40,21 @@ class StoreHooks(ABC):
     def now(self) -> int:
         """The database's clock, in microseconds since the epoch."""
 
+    # ------------------------------------------------------------ where the database has them
+
+    def make_store_in_zone(self, zone: str) -> Any:
+        """A new store whose sessions are in that time zone. The zone of this process is set in any case."""
+        return self.make_store()
+
+    def make_schema(self, name: str) -> None:
+        """An empty schema of that name for this test, to be quoted as it is."""
+        raise NotImplementedError("bind make_schema, or set has_schemas = False")
+
     # ------------------------------------------------------------ for the scenarios
 
-    async def opened(self, **options: Any) -> Any:
+    async def opened(self, store: Any = None, **options: Any) -> Any:
         """A store that is open; closed when the scenario ends."""
-        store = self.make_store(**options)
+        store = self.make_store(**options) if store is None else store
         self.__dict__.setdefault("stores", []).append(store)
         await store.open()
         return store
@@ -52,6 +71,10 @@ class StoreHooks(ABC):
     def fall_due(self) -> None:
         """Whatever waits for its time waits no more."""
         self.change(available_at=self.now() - 1)
+
+    def needs_skipping(self) -> None:
+        if not self.skips_locked:
+            pytest.skip("a claim waits for the transaction of somebody else here")
 
 
 def played(scenario: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

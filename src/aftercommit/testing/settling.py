@@ -10,8 +10,8 @@ from aftercommit.claims import RowKey, Settlement
 from aftercommit.event import EventStatus
 from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Outcome, Release, Retry
 from aftercommit.redact import MAX_ERROR_LENGTH, error_text
-from tests.stores.contract_hooks import StoreHooks, played
-from tests.stores.kit import HOUR, SECOND, event, ids, insert, lease_of, settle, take, take_one
+from aftercommit.testing.hooks import StoreHooks, played
+from aftercommit.testing.kit import HOUR, SECOND, event, ids, insert, lease_of, settle, take, take_one
 
 MINUTE = timedelta(minutes=1)
 

@@ -12,8 +12,8 @@ from aftercommit.claims import DeadFilter, NewEvent, RowKey
 from aftercommit.codec import encode_headers
 from aftercommit.event import EventEnvelope, EventStatus
 from aftercommit.outcome import DONE, Dead, Defer, Retry
-from tests.stores.contract_hooks import StoreHooks, played
-from tests.stores.kit import HOUR, LEASE, SECOND, event, ids, insert, lease_of, settle, take, take_one
+from aftercommit.testing.hooks import StoreHooks, played
+from aftercommit.testing.kit import HOUR, LEASE, SECOND, event, ids, insert, lease_of, settle, take, take_one
 
 NOON = datetime(2024, 2, 29, 12, 0, 0, 123456, tzinfo=UTC)
 

@@ -1,0 +1,1 @@
+"""Events in PostgreSQL, over psycopg or asyncpg."""

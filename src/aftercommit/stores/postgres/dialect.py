@@ -1,0 +1,90 @@
+"""What PostgreSQL is like, whichever driver speaks to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from aftercommit.errors import TransactionEnded
+from aftercommit.ports import Fault
+from aftercommit.stores.statements import Dialect
+
+
+def array_literal(values: Sequence[Any]) -> str:
+    """An array as PostgreSQL reads it from text: quicker than letting psycopg dump a list."""
+    return "{" + ",".join([_element(value) for value in values]) + "}"
+
+
+def _element(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        if '"' in value or "\\" in value:
+            value = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{value}"'
+    if isinstance(value, bytes):
+        return f'"\\\\x{value.hex()}"'
+    if isinstance(value, datetime):
+        return f'"{value.isoformat()}"'
+    return str(value)
+
+
+#: For psycopg, which writes parameters as %s.
+PSYCOPG: Final = Dialect(
+    name="PostgreSQL",
+    package="aftercommit.stores.postgres",
+    # The start of the statement, not of the transaction: an event of a long transaction is not born old. An index
+    # serves comparisons with it, which it could not do with clock_timestamp().
+    now="statement_timestamp()",
+    marker=lambda _: "%s",
+    held=(
+        "unnest(:event_id::text[], :handler_id::text[], :owner::text[], :epoch::integer[], :delay::bigint[],"
+        " :error::text[], :counted::integer[], :done::text[])"
+        " AS held (event_id, handler_id, owner, epoch, delay, error, counted, done)"
+    ),
+    returns_rows=True,
+    array=array_literal,
+)
+
+#: For asyncpg, which numbers them and takes lists.
+ASYNCPG: Final = replace(PSYCOPG, marker=lambda number: f"${number}", array=list)
+
+_FAULTS: Final = {
+    "40001": Fault.CONFLICT,  # serialization_failure
+    "40P01": Fault.CONFLICT,  # deadlock_detected
+    "55P03": Fault.BUSY,  # lock_not_available
+    "57014": Fault.BUSY,  # query_canceled: a statement timeout
+    "42P01": Fault.MISSING_TABLE,  # undefined_table
+    "3F000": Fault.MISSING_TABLE,  # invalid_schema_name
+    "42501": Fault.FORBIDDEN,  # insufficient_privilege
+    "25006": Fault.READ_ONLY,  # read_only_sql_transaction
+    "3D000": Fault.UNREACHABLE,  # invalid_catalog_name: no such database
+    "53300": Fault.UNREACHABLE,  # too_many_connections
+}
+
+#: By the first two characters of the state.
+_CLASSES: Final = {
+    "08": Fault.UNREACHABLE,  # connection exceptions
+    "22": Fault.ROW,  # data exceptions
+    "23": Fault.ROW,  # constraints
+    "28": Fault.UNREACHABLE,  # a login that is refused
+    "57": Fault.UNREACHABLE,  # the server goes down, or is starting
+}
+
+
+def fault_of_state(state: str | None) -> Fault | None:
+    """What an SQLSTATE means; None when there is none."""
+    if not state:
+        return None
+    return _FAULTS.get(state) or _CLASSES.get(state[:2], Fault.OTHER)
+
+
+def refuse_rollback(answer: str | None) -> None:
+    """A transaction in which a statement has failed answers COMMIT with ROLLBACK, and no error."""
+    if answer != "COMMIT":
+        raise TransactionEnded(
+            "PostgreSQL rolled the transaction back, because a statement in it had failed before",
+            fix="let the error of that statement end the block, or run it in a nested outbox.transaction()",
+        )

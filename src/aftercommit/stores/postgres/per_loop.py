@@ -1,0 +1,50 @@
+"""Pools under asyncio: each belongs to a loop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Generic, TypeVar
+
+#: Connections of the outbox's own pool; transactions of the user's count, too.
+LARGEST: Final = 20
+
+#: Seconds to wait for a free one.
+PATIENCE: Final = 10.0
+
+#: Pools of a parent process. Their connections are the parent's, so they are kept for ever and never touched.
+abandoned: Final[list[object]] = []
+
+Pool = TypeVar("Pool")
+
+
+class PerLoop(Generic[Pool]):
+    """A pool belongs to the loop that it was opened on; on another loop there is another one."""
+
+    def __init__(self) -> None:
+        self._pool: Pool | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening: asyncio.Lock | None = None
+
+    async def current(self) -> Pool:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self.abandon()  # of a loop that has ended, so its connections can only be left alone
+            self._loop, self._opening = loop, asyncio.Lock()
+        if self._pool is None:
+            assert self._opening is not None  # noqa: S101
+            async with self._opening:
+                if self._pool is None:
+                    self._pool = await self.opened()
+        return self._pool
+
+    async def opened(self) -> Pool:
+        raise NotImplementedError
+
+    def let_go(self) -> Pool | None:
+        pool, self._pool = self._pool, None
+        return pool if self._loop is asyncio.get_running_loop() else None
+
+    def abandon(self) -> None:
+        if self._pool is not None:
+            abandoned.append(self._pool)
+        self._pool = self._loop = None

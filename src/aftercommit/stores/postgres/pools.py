@@ -1,0 +1,96 @@
+"""Where psycopg's connections come from: a pool of the outbox's own, or the user's."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+import psycopg
+from psycopg_pool import ConnectionPool
+
+from aftercommit.errors import SchemaMismatch
+from aftercommit.stores.postgres.per_loop import LARGEST, PATIENCE, abandoned
+
+OLDEST_SERVER: Final = 13
+
+#: Nothing is prepared by number of uses: behind a pooler another session would not know it.
+SETTINGS: Final[dict[str, Any]] = {"autocommit": True, "prepare_threshold": None}
+
+
+def check_server(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    version = connection.info.server_version
+    if version < OLDEST_SERVER * 10_000:
+        raise SchemaMismatch(
+            f"the server is PostgreSQL {version // 10_000}, aftercommit needs {OLDEST_SERVER}",
+            fix="upgrade the server",
+        )
+
+
+class OwnPool:
+    """Opened by its first use, closed with the outbox."""
+
+    def __init__(self, conninfo: str) -> None:
+        self._conninfo = conninfo
+        self._pool: ConnectionPool[Any] | None = None
+
+    def take(self) -> psycopg.Connection[Any]:
+        connection: psycopg.Connection[Any] = (self._pool or self._opened()).getconn()
+        return connection
+
+    def _opened(self) -> ConnectionPool[Any]:
+        # A pool would try for a long while and then say only that it took too long; a connection says why.
+        with psycopg.connect(self._conninfo, **SETTINGS) as connection:
+            check_server(connection)
+        pool = ConnectionPool(
+            self._conninfo,
+            min_size=0,
+            max_size=LARGEST,
+            timeout=PATIENCE,
+            kwargs=SETTINGS,
+            open=True,
+            name=f"aftercommit-{os.getpid()}",
+        )
+        self._pool = pool
+        return pool
+
+    def give(self, connection: psycopg.Connection[Any]) -> None:
+        if self._pool is None or connection._pool is not self._pool:
+            connection.close()  # of an earlier life
+        else:
+            self._pool.putconn(connection)
+
+    def check(self) -> None:
+        if self._pool is not None:
+            self._pool.check()
+
+    def close(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+    def abandon(self) -> None:
+        abandoned.append(self._pool)
+        self._pool = None
+
+
+class GivenPool:
+    """The user's own pool. It is used and never closed."""
+
+    def __init__(self, pool: ConnectionPool[Any]) -> None:
+        self._pool = pool
+
+    def take(self) -> psycopg.Connection[Any]:
+        connection: psycopg.Connection[Any] = self._pool.getconn()
+        return connection
+
+    def give(self, connection: psycopg.Connection[Any]) -> None:
+        self._pool.putconn(connection)
+
+    def check(self) -> None:
+        self._pool.check()
+
+    def close(self) -> None:
+        """It is the user's."""
+
+    def abandon(self) -> None:
+        """The user's pool has to be made anew in the child by the user."""

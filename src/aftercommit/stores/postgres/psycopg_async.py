@@ -1,0 +1,213 @@
+"""The async executor over psycopg."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Protocol, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from aftercommit.claims import QueryResult
+from aftercommit.ports import Colour, Fault, Tx
+from aftercommit.stores.control import refuse_transaction_control
+from aftercommit.stores.postgres.dialect import refuse_rollback
+from aftercommit.stores.postgres.faults import fault_of
+from aftercommit.stores.retrying import retrying
+
+T = TypeVar("T")
+
+Connection = psycopg.AsyncConnection[Any]
+Cursor = psycopg.AsyncCursor[Any]
+
+
+class AsyncSource(Protocol):
+    """Where connections come from. What is given back is idle and as it was, or broken, and then not lent again."""
+
+    async def take(self) -> Connection: ...
+
+    async def give(self, connection: Connection) -> None: ...
+
+    async def check(self) -> None:
+        """A connection was found dead: look whether idle ones are, too."""
+
+    async def close(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
+
+class AsyncPsycopgExecutor:
+    """One round trip for one statement, and nothing is prepared: see PsycopgExecutor."""
+
+    colour = Colour.ASYNC
+
+    def __init__(self, source: AsyncSource) -> None:
+        self._source = source
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = (), *, writes: bool = True) -> list[Any]:
+        return await (await self._single(sql, parameters)).fetchall()
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        return (await self._single(sql, parameters)).rowcount
+
+    async def _single(self, sql: str, parameters: Sequence[object]) -> Cursor:
+        async def attempt() -> Cursor:
+            async with self._lent() as connection:
+                return await run(connection, sql, parameters)
+
+        return await retrying(attempt, fault_of)
+
+    async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
+        return await retrying(lambda: self._transact(work), fault_of)
+
+    async def _transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        opened = await self._begin("BEGIN ISOLATION LEVEL READ COMMITTED")
+        try:
+            value = await work(opened)
+            await opened.commit()
+        finally:
+            await opened.end()
+        return value
+
+    async def begin(self) -> AsyncOpenPsycopgTransaction:
+        return await self._begin("BEGIN")
+
+    async def _begin(self, how: str) -> AsyncOpenPsycopgTransaction:
+        """A connection that died while it was idle is found out here, where nothing is lost yet."""
+        try:
+            return await AsyncOpenPsycopgTransaction.begun(self._source, how)
+        except psycopg.OperationalError as error:
+            if fault_of(error) is not Fault.UNREACHABLE:
+                raise
+        await self._source.check()
+        return await AsyncOpenPsycopgTransaction.begun(self._source, how)
+
+    @asynccontextmanager
+    async def _lent(self) -> AsyncIterator[Connection]:
+        connection = await self._source.take()
+        was_autocommit = connection.autocommit
+        try:
+            if not was_autocommit:
+                await connection.set_autocommit(True)
+            yield connection
+        except psycopg.OperationalError:
+            if connection.broken:
+                await self._source.check()
+            raise
+        finally:
+            await give_back(self._source, connection, was_autocommit)
+
+    def adopt(self, connection: object) -> AsyncPsycopgTx | None:
+        return AsyncPsycopgTx(connection) if isinstance(connection, psycopg.AsyncConnection) else None
+
+    def fault_of(self, error: Exception) -> Fault:
+        return fault_of(error)
+
+    async def close(self) -> None:
+        await self._source.close()
+
+    def abandon(self) -> None:
+        self._source.abandon()
+
+
+async def run(connection: Connection, sql: str, parameters: Sequence[object] = ()) -> Cursor:
+    """A cursor of our own: the rows and cursors that a user's connection makes are for the user's statements."""
+    cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
+    return await cursor.execute(sql, parameters or None, prepare=False)
+
+
+async def give_back(source: AsyncSource, connection: Connection, was_autocommit: bool) -> None:
+    """As its owner had it."""
+    try:
+        if not was_autocommit and connection.pgconn.transaction_status == TransactionStatus.IDLE:
+            await connection.set_autocommit(False)
+    finally:
+        await source.give(connection)
+
+
+class AsyncPsycopgTx:
+    """A Tx over a caller's own connection or one of ours."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def is_begun(self) -> bool:
+        status = self._connection.pgconn.transaction_status
+        return status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
+
+    @property
+    def is_active(self) -> bool:
+        return not self._connection.closed and (self.is_begun or not self._connection.autocommit)
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        return (await run(self._connection, sql, parameters)).rowcount
+
+    async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
+        return sum([await self.execute(sql, each) for each in parameters])
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        return await (await run(self._connection, sql, parameters)).fetchall()
+
+
+class AsyncOpenPsycopgTransaction(AsyncPsycopgTx):
+    """A transaction on a connection of the source, given back at its end."""
+
+    def __init__(self, source: AsyncSource, connection: Connection) -> None:
+        super().__init__(connection)
+        self._source = source
+        self._was_autocommit = connection.autocommit
+        self._is_lent = True
+
+    @classmethod
+    async def begun(cls, source: AsyncSource, how: str) -> AsyncOpenPsycopgTransaction:
+        self = cls(source, await source.take())
+        try:
+            if not self._was_autocommit:
+                await self._connection.set_autocommit(True)
+            await run(self._connection, how)
+        except BaseException:
+            await self.end()
+            raise
+        return self
+
+    @property
+    def connection(self) -> Connection:
+        return self._connection
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_lent and self.is_begun
+
+    async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
+        refuse_transaction_control(sql)
+        cursor = await self._connection.execute(sql, parameters or None)
+        return QueryResult(await cursor.fetchall() if cursor.description else [], cursor.rowcount)
+
+    async def commit(self) -> None:
+        refuse_rollback((await run(self._connection, "COMMIT")).statusmessage)
+        await self._return()
+
+    async def savepoint(self, name: str) -> None:
+        await run(self._connection, f'SAVEPOINT "{name}"')
+
+    async def release(self, name: str) -> None:
+        await run(self._connection, f'RELEASE "{name}"')
+
+    async def rollback_to(self, name: str) -> None:
+        await run(self._connection, f'ROLLBACK TO "{name}"')
+        await run(self._connection, f'RELEASE "{name}"')
+
+    async def end(self) -> None:
+        if self._is_lent:
+            try:
+                if self.is_begun:
+                    await run(self._connection, "ROLLBACK")
+            finally:
+                await self._return()
+
+    async def _return(self) -> None:
+        self._is_lent = False
+        await give_back(self._source, self._connection, self._was_autocommit)

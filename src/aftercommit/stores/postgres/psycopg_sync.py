@@ -1,0 +1,211 @@
+"""The blocking executor over psycopg: statements run in the caller's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from aftercommit.claims import QueryResult
+from aftercommit.ports import Colour, Fault, Tx
+from aftercommit.stores.control import refuse_transaction_control
+from aftercommit.stores.postgres.dialect import refuse_rollback
+from aftercommit.stores.postgres.faults import fault_of
+from aftercommit.stores.retrying import retrying
+
+T = TypeVar("T")
+
+Connection = psycopg.Connection[Any]
+
+
+class Source(Protocol):
+    """Where connections come from. What is given back is idle and as it was, or broken, and then not lent again."""
+
+    def take(self) -> Connection: ...
+
+    def give(self, connection: Connection) -> None: ...
+
+    def check(self) -> None:
+        """A connection was found dead: look whether idle ones are, too."""
+
+    def close(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
+
+class PsycopgExecutor:
+    """One round trip for one statement. Nothing is prepared: a plan made on an empty table would be kept, and behind
+    a pooler another session would not know it."""
+
+    colour = Colour.BLOCKING
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = (), *, writes: bool = True) -> list[Any]:
+        return (await self._single(sql, parameters)).fetchall()
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        return (await self._single(sql, parameters)).rowcount
+
+    async def _single(self, sql: str, parameters: Sequence[object]) -> psycopg.Cursor[Any]:
+        async def attempt() -> psycopg.Cursor[Any]:
+            with self._lent() as connection:
+                return run(connection, sql, parameters)
+
+        return await retrying(attempt, fault_of)
+
+    async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
+        return await retrying(lambda: self._transact(work), fault_of)
+
+    async def _transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        opened = self._begin("BEGIN ISOLATION LEVEL READ COMMITTED")
+        try:
+            value = await work(opened)
+            await opened.commit()
+        finally:
+            await opened.end()
+        return value
+
+    async def begin(self) -> OpenPsycopgTransaction:
+        return self._begin("BEGIN")
+
+    def _begin(self, how: str) -> OpenPsycopgTransaction:
+        """A connection that died while it was idle is found out here, where nothing is lost yet."""
+        try:
+            return OpenPsycopgTransaction(self._source, how)
+        except psycopg.OperationalError as error:
+            if fault_of(error) is not Fault.UNREACHABLE:
+                raise
+        self._source.check()
+        return OpenPsycopgTransaction(self._source, how)
+
+    @contextmanager
+    def _lent(self) -> Iterator[Connection]:
+        connection = self._source.take()
+        try:
+            with in_autocommit(connection):
+                yield connection
+        except psycopg.OperationalError:
+            if connection.broken:
+                self._source.check()
+            raise
+        finally:
+            self._source.give(connection)
+
+    def adopt(self, connection: object) -> PsycopgTx | None:
+        return PsycopgTx(connection) if isinstance(connection, psycopg.Connection) else None
+
+    def fault_of(self, error: Exception) -> Fault:
+        return fault_of(error)
+
+    async def close(self) -> None:
+        self._source.close()
+
+    def abandon(self) -> None:
+        self._source.abandon()
+
+
+def run(connection: Connection, sql: str, parameters: Sequence[object] = ()) -> psycopg.Cursor[Any]:
+    """A cursor of our own: the rows and cursors that a user's connection makes are for the user's statements."""
+    cursor = psycopg.Cursor(connection, row_factory=tuple_row)
+    return cursor.execute(sql, parameters or None, prepare=False)
+
+
+@contextmanager
+def in_autocommit(connection: Connection) -> Iterator[None]:
+    """As the outbox needs it, and afterwards as the connection's owner had it. Costs no round trip."""
+    if connection.autocommit:
+        yield
+        return
+    connection.autocommit = True
+    try:
+        yield
+    finally:
+        if not connection.closed and connection.pgconn.transaction_status == TransactionStatus.IDLE:
+            connection.autocommit = False
+
+
+class PsycopgTx:
+    """A Tx that never suspends, over a caller's own connection or one of ours."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def is_begun(self) -> bool:
+        status = self._connection.pgconn.transaction_status
+        return status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
+
+    @property
+    def is_active(self) -> bool:
+        return not self._connection.closed and (self.is_begun or not self._connection.autocommit)
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        return run(self._connection, sql, parameters).rowcount
+
+    async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
+        return sum([run(self._connection, sql, each).rowcount for each in parameters])
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        return run(self._connection, sql, parameters).fetchall()
+
+
+class OpenPsycopgTransaction(PsycopgTx):
+    """A transaction on a connection of the source, given back at its end."""
+
+    def __init__(self, source: Source, how: str) -> None:
+        super().__init__(source.take())
+        self._source = source
+        self._is_lent = True
+        self._steering = in_autocommit(self._connection)
+        self._steering.__enter__()
+        try:
+            run(self._connection, how)
+        except BaseException:
+            self._return()
+            raise
+
+    @property
+    def connection(self) -> Connection:
+        return self._connection
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_lent and self.is_begun
+
+    async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
+        refuse_transaction_control(sql)
+        cursor = self._connection.execute(sql, parameters or None)
+        return QueryResult(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+
+    async def commit(self) -> None:
+        refuse_rollback(run(self._connection, "COMMIT").statusmessage)
+        self._return()
+
+    async def savepoint(self, name: str) -> None:
+        run(self._connection, f'SAVEPOINT "{name}"')
+
+    async def release(self, name: str) -> None:
+        run(self._connection, f'RELEASE "{name}"')
+
+    async def rollback_to(self, name: str) -> None:
+        run(self._connection, f'ROLLBACK TO "{name}"')
+        run(self._connection, f'RELEASE "{name}"')
+
+    async def end(self) -> None:
+        if self._is_lent:
+            try:
+                if self.is_begun:
+                    run(self._connection, "ROLLBACK")
+            finally:
+                self._return()
+
+    def _return(self) -> None:
+        self._is_lent = False
+        self._steering.__exit__(None, None, None)
+        self._source.give(self._connection)

@@ -1,0 +1,61 @@
+"""PostgreSQL keeps the contract of stores, through each driver."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from aftercommit.ports import Colour
+from aftercommit.runtime.threads import run
+from aftercommit.stores.detect import open_store
+from aftercommit.testing import StoreConformance
+from tests.stores.kit import run_in
+from tests.stores.postgres_kit import DRIVERS, Table
+
+
+@pytest.fixture(scope="module")
+def table(postgres_url: str) -> Iterator[Table]:
+    store = open_store(postgres_url, Colour.BLOCKING, create_schema=True)
+    run(store.open())
+    run(store.close())
+    found = Table(postgres_url)
+    yield found
+    found.close()
+
+
+class TestPostgres(StoreConformance):
+    """The contract, and what only PostgreSQL can do."""
+
+    @pytest.fixture(params=DRIVERS, autouse=True)
+    def database(self, request: pytest.FixtureRequest, table: Table) -> None:
+        scheme, self.colour = DRIVERS[request.param]
+        self.table = table
+        self.url = scheme + "://" + table.url.partition("://")[2]
+        table.clear()
+
+    def make_store(self, **options: Any) -> Any:
+        return open_store(self.url, self.colour, **{"create_schema": True, **options})
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return run_in(self.colour, coroutine)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return self.table.rows()
+
+    def change(self, event_id: str | None = None, **columns: Any) -> None:
+        self.table.change(event_id, **columns)
+
+    def now(self) -> int:
+        return self.table.now()
+
+    def make_store_in_zone(self, zone: str) -> Any:
+        glue = "&" if "?" in self.url else "?"
+        setting = f"timezone={zone}" if self.url.startswith("postgresql+asyncpg") else f"options={quote(f'-c timezone={zone}')}"
+        return open_store(f"{self.url}{glue}{setting}", self.colour, create_schema=True)
+
+    def make_schema(self, name: str) -> None:
+        self.table.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
+        self.table.execute(f'CREATE SCHEMA "{name}"')
