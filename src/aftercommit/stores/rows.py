@@ -19,8 +19,13 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _names: Final = msgspec.json.Decoder(tuple[str, ...])
 
 
+#: Nothing waits longer, and every database's calendar reaches as far from today in both directions.
+_FOR_EVER: Final = timedelta(days=2000 * 365)
+
+
 def to_micros(value: timedelta) -> int:
-    return value // _MICROSECOND
+    """A duration as statements take it."""
+    return min(value, _FOR_EVER) // _MICROSECOND
 
 
 def instant_to_micros(value: datetime) -> int:

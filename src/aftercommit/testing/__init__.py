@@ -1,7 +1,7 @@
 """Tests for people who extend the outbox: the suite that every event store passes. Needs pytest.
 
-    class TestMyStore(StoreConformance):
-        ...  # five hooks, see `hooks.StoreHooks` and docs/writing-a-store.md
+class TestMyStore(StoreConformance):
+    ...  # five hooks, see `hooks.StoreHooks` and docs/writing-a-store.md
 """
 
 from __future__ import annotations

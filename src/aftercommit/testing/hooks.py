@@ -5,9 +5,14 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from typing import Any
 
 import pytest
+
+from aftercommit.event import EventEnvelope, EventStatus
+from aftercommit.outcome import DONE, Dead, Retry
+from aftercommit.testing.kit import DAY, insert, settle, take
 
 
 class StoreHooks(ABC):
@@ -71,6 +76,25 @@ class StoreHooks(ABC):
     def fall_due(self) -> None:
         """Whatever waits for its time waits no more."""
         self.change(available_at=self.now() - 1)
+
+    async def ended(self, store: Any, *given: EventEnvelope, status: EventStatus, age: int = 0) -> None:
+        """Rows that ended, or failed, or were just written, so many microseconds ago."""
+        await insert(store, *given)
+        if status is not EventStatus.NEW:
+            outcome = {EventStatus.DONE: DONE, EventStatus.DEAD: Dead("no use")}.get(
+                status, Retry(timedelta(days=1), "again")
+            )
+            for claimed in await take(store, limit=1000):
+                assert await settle(store, claimed.lease, outcome)
+        for each in given if age else ():
+            then = self.now() - age
+            is_over = status in (EventStatus.DONE, EventStatus.DEAD)
+            self.change(
+                each.event_id, created_at=then, available_at=self.now() + DAY, **{"done_at": then} if is_over else {}
+            )
+
+    async def dead(self, store: Any, *given: EventEnvelope) -> None:
+        await self.ended(store, *given, status=EventStatus.DEAD)
 
     def needs_skipping(self) -> None:
         if not self.skips_locked:

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from datetime import timedelta
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from aftercommit.claims import Claim, Claimed, ClaimRequest, Lease, NewEvent, RowKey, Settlement
 from aftercommit.event import EventEnvelope
 from aftercommit.outcome import Outcome
+from aftercommit.ports import Colour
+from aftercommit.runtime.threads import ThreadRuntime
 
 LEASE = timedelta(seconds=30)
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
 DAY = 24 * HOUR
+
+#: An instant that no clock says.
+NOON = datetime(2024, 2, 29, 12, 0, 0, 123456, tzinfo=UTC)
+
+#: Far longer than anything takes, in seconds.
+_PATIENCE = 60
 
 _serial = itertools.count(1)
 
@@ -61,3 +70,36 @@ def ids(found: Any) -> list[str]:
 
 def lease_of(event_id: str, owner: str, epoch: int, handler_id: str = "") -> Lease:
     return Lease(RowKey(event_id, handler_id), owner, epoch, 0.0)
+
+
+def micros(value: datetime) -> int:
+    """As the rows of the suite have their times."""
+    return (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+async def together(colour: Colour, *works: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run them beside each other, in threads or as tasks, and raise what the first of them raised."""
+    runtime = ThreadRuntime() if colour is Colour.BLOCKING else _asyncio_runtime()
+    errors: list[BaseException] = []
+
+    def kept(work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Coroutine[Any, Any, None]]:
+        async def main() -> None:
+            try:
+                await work()
+            except BaseException as error:
+                errors.append(error)
+
+        return main
+
+    tasks = [runtime.spawn(f"together-{number}", kept(work)) for number, work in enumerate(works)]
+    for task in tasks:
+        assert await task.join(_PATIENCE), "it never ended"
+    await runtime.close()
+    if errors:
+        raise errors[0]
+
+
+def _asyncio_runtime() -> Any:
+    from aftercommit.runtime.aio import AsyncioRuntime  # noqa: PLC0415  (blocking stores are tested without asyncio)
+
+    return AsyncioRuntime(thread_count=1)

@@ -1,17 +1,15 @@
-"""The contract of the records: dead letters, replays, purges and counts."""
+"""The contract of the records: dead letters, replays and discards."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from aftercommit.claims import DeadFilter
-from aftercommit.event import EventEnvelope, EventStatus
-from aftercommit.outcome import DONE, Dead, Retry
+from aftercommit.event import EventStatus
 from aftercommit.testing.hooks import StoreHooks, played
-from aftercommit.testing.kit import DAY, HOUR, SECOND, event, ids, insert, settle, take, take_one
+from aftercommit.testing.kit import HOUR, event, ids, insert, take, take_one
 
 ALL = DeadFilter()
 A_DAY = timedelta(days=1)
@@ -19,23 +17,6 @@ A_DAY = timedelta(days=1)
 
 class RecordsContract(StoreHooks):
     """The table as people look at it."""
-
-    async def ended(self, store: Any, *given: EventEnvelope, status: EventStatus, age: int = 0) -> None:
-        """Rows that ended, or failed, or were just written, so many microseconds ago."""
-        await insert(store, *given)
-        if status is not EventStatus.NEW:
-            outcome = {EventStatus.DONE: DONE, EventStatus.DEAD: Dead("no use")}.get(status, Retry(A_DAY, "again"))
-            for claimed in await take(store, limit=1000):
-                assert await settle(store, claimed.lease, outcome)
-        for each in given if age else ():
-            then = self.now() - age
-            is_over = status in (EventStatus.DONE, EventStatus.DEAD)
-            self.change(
-                each.event_id, created_at=then, available_at=self.now() + DAY, **{"done_at": then} if is_over else {}
-            )
-
-    async def dead(self, store: Any, *given: EventEnvelope) -> None:
-        await self.ended(store, *given, status=EventStatus.DEAD)
 
     # ------------------------------------------------------------ dead letters
 
@@ -212,133 +193,3 @@ class RecordsContract(StoreHooks):
         await self.dead(store, given)
         assert await store.records.discard(given.event_id, None, reason) == 1
         assert len(self.row()["last_error"]) == length
-
-    # ------------------------------------------------------------ purge
-
-    @played
-    async def test_a_purge_deletes_what_has_ended(self) -> None:
-        """TC-195, TC-198"""
-        store = await self.opened()
-        for status in EventStatus:
-            await self.ended(store, event(str(status.name)), status=status, age=10 * DAY)
-        assert await store.records.purge(A_DAY, dead=True, limit=100) == 2
-        assert [row["event_type"] for row in self.rows()] == ["NEW", "RETRY"]
-        assert await store.records.purge(A_DAY, dead=True, limit=100) == 0
-
-    @played
-    async def test_dead_rows_are_purged_only_when_asked_to(self) -> None:
-        """F31"""
-        store = await self.opened()
-        await self.ended(store, event("done"), status=EventStatus.DONE, age=10 * DAY)
-        await self.ended(store, event("dead"), status=EventStatus.DEAD, age=10 * DAY)
-        assert await store.records.purge(A_DAY, dead=False, limit=100) == 1
-        assert [row["event_type"] for row in self.rows()] == ["dead"]
-
-    @pytest.mark.parametrize("status", [EventStatus.DONE, EventStatus.DEAD])
-    @played
-    async def test_a_purge_respects_the_cutoff(self, status: EventStatus) -> None:
-        """TC-196, TC-199"""
-        store = await self.opened()
-        await self.ended(store, event("old"), status=status, age=10 * DAY)
-        await self.ended(store, event("young"), status=status, age=HOUR)
-        assert await store.records.purge(A_DAY, dead=True, limit=100) == 1
-        assert [row["event_type"] for row in self.rows()] == ["young"]
-        assert await store.records.purge(A_DAY, dead=True, limit=100) == 0
-
-    @played
-    async def test_a_purge_deletes_the_oldest_first_up_to_its_limit(self) -> None:
-        """TC-197"""
-        store = await self.opened()
-        given = [event(f"T{number}") for number in range(5)]
-        await self.ended(store, *given, status=EventStatus.DONE, age=10 * DAY)
-        for each, days in zip(given, (10, 14, 11, 13, 12), strict=True):
-            self.change(each.event_id, done_at=self.now() - days * DAY)
-        assert await store.records.purge(A_DAY, dead=False, limit=3) == 3
-        assert [row["event_type"] for row in self.rows()] == ["T0", "T2"]
-        assert await store.records.purge(A_DAY, dead=False, limit=3) == 2
-
-    @played
-    async def test_one_limit_holds_for_done_and_dead_together(self) -> None:
-        store = await self.opened()
-        await self.ended(store, event(), event(), status=EventStatus.DONE, age=10 * DAY)
-        await self.ended(store, event(), event(), status=EventStatus.DEAD, age=10 * DAY)
-        assert await store.records.purge(A_DAY, dead=True, limit=3) == 3
-        assert [row["status"] for row in self.rows()] == [EventStatus.DEAD]
-        assert await store.records.purge(A_DAY, dead=True, limit=3) == 1
-
-    @played
-    async def test_the_time_of_its_end_decides_and_not_its_birth(self) -> None:
-        """TC-200"""
-        store = await self.opened()
-        await self.ended(store, event(), status=EventStatus.DONE, age=10 * DAY)
-        self.change(done_at=self.now() - HOUR)
-        assert await store.records.purge(A_DAY, dead=True, limit=100) == 0
-
-    @pytest.mark.parametrize("status", [EventStatus.DONE, EventStatus.DEAD])
-    @played
-    async def test_a_row_that_somebody_else_ended_goes_by_its_birth(self, status: EventStatus) -> None:
-        """TC-201: without a time of its end, as a statement by hand leaves it."""
-        store = await self.opened()
-        old, young = event("old"), event("young")
-        await insert(store, old, young)
-        self.change(status=int(status), done_at=None, created_at=self.now() - HOUR)
-        self.change(old.event_id, created_at=self.now() - 10 * DAY)
-        assert await store.records.purge(A_DAY, dead=True, limit=100) == 1
-        assert [row["event_type"] for row in self.rows()] == ["young"]
-
-    @played
-    async def test_a_purge_by_age_takes_every_status(self) -> None:
-        """TC-203"""
-        store = await self.opened()
-        for status in EventStatus:
-            await self.ended(store, event(), status=status, age=10 * DAY)
-        await insert(store, event("young"))
-        assert await store.records.purge_aged(A_DAY, limit=100) == 4
-        assert [row["event_type"] for row in self.rows()] == ["young"]
-        assert await store.records.purge_aged(A_DAY, limit=100) == 0
-
-    @played
-    async def test_a_purge_by_age_has_a_limit(self) -> None:
-        """TC-203"""
-        store = await self.opened()
-        await insert(store, *[event() for _ in range(5)])
-        self.change(created_at=self.now() - 10 * DAY)
-        assert [await store.records.purge_aged(A_DAY, limit=2) for _ in range(4)] == [2, 2, 1, 0]
-
-    # ------------------------------------------------------------ backlog
-
-    @played
-    async def test_an_empty_table_has_no_backlog(self) -> None:
-        store = await self.opened()
-        backlog = await store.records.backlog()
-        assert (backlog.new, backlog.retry, backlog.dead, backlog.leased) == (0, 0, 0, 0)
-        assert backlog.oldest_due == timedelta(0)
-
-    @played
-    async def test_the_backlog_counts_what_is_unfinished(self) -> None:
-        store = await self.opened()
-        await self.ended(store, event(), status=EventStatus.DONE)
-        await self.ended(store, event(), event(), status=EventStatus.DEAD)
-        await self.ended(store, event(), event(), event(), status=EventStatus.RETRY)
-        await insert(store, *[event() for _ in range(4)])
-        backlog = await store.records.backlog()
-        assert (backlog.new, backlog.retry, backlog.dead, backlog.leased) == (4, 3, 2, 0)
-
-    @played
-    async def test_the_backlog_counts_leases_that_stand(self) -> None:
-        store = await self.opened()
-        await insert(store, *[event() for _ in range(3)])
-        first, *_ = await take(store, limit=2)
-        assert (await store.records.backlog()).leased == 2
-        self.change(first.event.event_id, lease_until=self.now() - 1)
-        assert (await store.records.backlog()).leased == 1
-
-    @played
-    async def test_the_backlog_tells_how_long_the_oldest_has_been_due(self) -> None:
-        store = await self.opened()
-        await insert(store, event(deliver_after="1h"))
-        assert (await store.records.backlog()).oldest_due == timedelta(0)
-        late = event()
-        await insert(store, late, event())
-        self.change(late.event_id, available_at=self.now() - 90 * SECOND, created_at=self.now() - HOUR)
-        assert timedelta(seconds=90) <= (await store.records.backlog()).oldest_due < timedelta(seconds=150)

@@ -1,0 +1,120 @@
+"""The contract of names: tables and schemas of any plain name, words of SQL too; nothing else gets near a statement."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from aftercommit.claims import DeadFilter, NewEvent, RowKey, Settlement
+from aftercommit.errors import InvalidOption
+from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Retry
+from aftercommit.testing.hooks import StoreHooks, played
+from aftercommit.testing.kit import LEASE, event, ids, insert, settle, take, take_one
+
+#: Plain identifiers that only quotes make into names.
+WORDS = ["order", "user", "select", "MixedCase", "_x1"]
+
+#: What must never be part of a name.
+REFUSED = ["", 'a"b', "a'b", "a`b", "a]b", "a.b", "a b", "a;--", "1a", "a\x00b", "é", "x" * 49, 'x"; DROP TABLE y; --']
+
+NOW = timedelta(0)
+
+
+async def walk(store: Any) -> None:
+    """Every statement that a store has, once."""
+    records, every = store.records, DeadFilter()
+    kinds = [DONE, Retry(NOW, "r"), Dead("d"), Defer(NOW), RELEASE]
+    given = [event() for _ in kinds]
+    await insert(store, given[0])
+    await insert(store, *given[1:])
+    claimed = await take(store)
+    assert ids(claimed) == ids(given)
+    assert len(await store.renew([row.lease for row in claimed], LEASE)) == len(kinds)
+    assert await store.mark_suspect(claimed[0].lease)
+    assert not await store.settle([Settlement(row.lease, kind) for row, kind in zip(claimed, kinds, strict=True)])
+    assert not await settle(store, claimed[0].lease, DONE)
+    assert (await records.count_dead(every), ids(await records.query_dead(every, 5))) == (1, [given[2].event_id])
+    assert await records.replay(given[2].event_id, None) == 1
+    again = await take(store)
+    assert ids(again) == ids(given[1:])
+    assert not await store.settle([Settlement(row.lease, Dead("d")) for row in again])
+    assert (await records.backlog()).dead == 4
+    assert (await records.replay_after(every, 0, 2))[0] == 2
+    assert await records.discard(given[4].event_id, None, "by hand") == 1
+    opened = await store.executor.begin()
+    try:
+        late = event(deliver_after="1h")
+        await store.insert(opened, [NewEvent(late, 0)])
+        assert set(await store.surviving(opened, [RowKey(late.event_id, "")])) == {(late.event_id, "")}
+        await opened.commit()
+    finally:
+        await opened.end()
+    assert await records.purge(timedelta(days=1), dead=True, limit=9) == 0
+    assert await records.purge_aged(timedelta(days=1), limit=9) == 0
+    assert (await records.backlog()).new == 3
+
+
+class NamingContract(StoreHooks):
+    """Where the rows are."""
+
+    @pytest.mark.parametrize("table", WORDS)
+    @played
+    async def test_a_table_may_have_any_plain_name(self, table: str) -> None:
+        """TC-202: whatever the word means in SQL, in every statement."""
+        await walk(await self.opened(table=table))
+
+    @played
+    async def test_completed_rows_are_deleted_from_a_table_of_any_name(self) -> None:
+        store = await self.opened(table="order", delete_completed=True)
+        await insert(store, event())
+        assert await settle(store, (await take_one(store)).lease, DONE)
+        assert await store.records.purge_aged(NOW, limit=9) == 0, "it is gone"
+
+    @pytest.mark.parametrize("table", REFUSED, ids=repr)
+    def test_a_table_with_another_name_is_refused(self, table: str) -> None:
+        """TC-202: before anything is asked of the database."""
+        with pytest.raises(InvalidOption, match="table is"):
+            self.make_store(table=table)
+
+    @played
+    async def test_two_tables_in_one_database_do_not_see_each_other(self) -> None:
+        first, second = await self.opened(), await self.opened(table="order")
+        await insert(first, given := event())
+        await insert(second, other := event())
+        assert ids(await take(second)) == [other.event_id]
+        assert ids(await take(first)) == [given.event_id]
+        assert [row["event_id"] for row in self.rows()] == [given.event_id]
+
+    @played
+    async def test_a_schema_may_have_any_plain_name(self) -> None:
+        """A table of the same name elsewhere is another table. A database without schemas refuses the option."""
+        if not self.has_schemas:
+            with pytest.raises(InvalidOption, match="schema"):
+                self.make_store(schema="Order")
+            return
+        self.make_schema("Order")
+        await walk(await self.opened(schema="Order", table="select"))
+        store, plain = await self.opened(schema="Order"), await self.opened()
+        await insert(store, event())
+        assert await take(plain) == []
+        assert self.rows() == []
+        assert len(await take(store)) == 1
+
+    @pytest.mark.parametrize("schema", REFUSED, ids=repr)
+    def test_a_schema_with_another_name_is_refused(self, schema: str) -> None:
+        with pytest.raises(InvalidOption, match="schema"):
+            self.make_store(schema=schema)
+
+    @played
+    async def test_opening_again_changes_nothing(self) -> None:
+        """Two stores, the second on the tables of the first."""
+        store = await self.opened()
+        await insert(store, event())
+        before = self.rows()
+        await store.open()
+        again = await self.opened()
+        assert again.is_ready
+        assert self.rows() == before
+        assert len(await take(again)) == 1
