@@ -1,4 +1,4 @@
-"""The contract's modules are no test files; their asserts are to be explained all the same. And the benches."""
+"""Benches for executors. Their module is no test file; its asserts are to be explained all the same."""
 
 from __future__ import annotations
 
@@ -7,17 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite(
-    "tests.stores.bench",
-    "tests.stores.contract",
-    "tests.stores.contract_claiming",
-    "tests.stores.contract_fencing",
-    "tests.stores.contract_hooks",
-    "tests.stores.contract_records",
-    "tests.stores.contract_settling",
-    "tests.stores.contract_writing",
-    "tests.stores.kit",
-)
+pytest.register_assert_rewrite("tests.stores.bench")
 
 from aftercommit.ports import Colour  # noqa: E402
 from aftercommit.stores.sqlite import connection, target  # noqa: E402

@@ -17,9 +17,7 @@ DRIVERS = {
     "asyncpg": ("postgresql+asyncpg", Colour.ASYNC),
 }
 
-TIMES = frozenset(
-    {"occurred_at", "scheduled_at", "created_at", "available_at", "done_at", "locked_at", "lease_until"}
-)
+TIMES = frozenset({"occurred_at", "scheduled_at", "created_at", "available_at", "done_at", "locked_at", "lease_until"})
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -53,7 +53,11 @@ class TestPostgres(StoreConformance):
 
     def make_store_in_zone(self, zone: str) -> Any:
         glue = "&" if "?" in self.url else "?"
-        setting = f"timezone={zone}" if self.url.startswith("postgresql+asyncpg") else f"options={quote(f'-c timezone={zone}')}"
+        setting = (
+            f"timezone={zone}"
+            if self.url.startswith("postgresql+asyncpg")
+            else f"options={quote(f'-c timezone={zone}')}"
+        )
         return open_store(f"{self.url}{glue}{setting}", self.colour, create_schema=True)
 
     def make_schema(self, name: str) -> None:

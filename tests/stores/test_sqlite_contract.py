@@ -17,8 +17,8 @@ from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.testing import StoreConformance
 from aftercommit.testing.hooks import played
-from aftercommit.testing.settling import MINUTE
 from aftercommit.testing.kit import event, ids, insert, settle, take
+from aftercommit.testing.settling import MINUTE
 from tests.stores.kit import alter, read, run_in, store_at
 
 NOW = "CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"
@@ -37,6 +37,9 @@ def without_waiting_for_the_disk(connect: Callable[[], sqlite3.Connection]) -> C
 
 class TestSqlite(StoreConformance):
     """The contract, and what only SQLite can do to a row."""
+
+    skips_locked = False  # there is one writer at a time
+    has_schemas = False
 
     @pytest.fixture(scope="session")
     @staticmethod

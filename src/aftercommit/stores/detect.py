@@ -1,28 +1,62 @@
-"""Which store belongs to a target: by the scheme of a URL, or by what a connection factory returns."""
+"""Which store belongs to a target: a URL, a SQLAlchemy engine, a pool, a connection, or a function that opens one."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from inspect import isawaitable, iscoroutine
 from typing import Any, Final
 
-from aftercommit.errors import InvalidOption, UnknownStore
+from aftercommit.errors import InvalidOption, OutboxError, UnknownStore
 from aftercommit.ports import Colour
-from aftercommit.stores.postgres.target import postgres_from_url
-from aftercommit.stores.sqlite.target import sqlite_from_factory, sqlite_from_url
+from aftercommit.stores.engines import is_engine
+from aftercommit.stores.sqlite.target import sqlite_from_connection, sqlite_from_url
 
-#: Makes a store of the wanted colour from a URL and the store's options.
+#: Makes a store of the wanted colour from a target and the store's options.
 OpenStore = Callable[..., Any]
+
+#: Where other packages name their stores: the entry point's name is the URL scheme, its object `open_store`.
+ENTRY_POINTS: Final = "aftercommit.stores"
 
 #: What may be repeated to the user. Other texts may be connection strings with a password in them.
 _FILE: Final = re.compile(r"[\w./\\-]+")
 
+
+def _of(package: str, function: str) -> OpenStore:
+    """A function of a store's `target` module, which is imported when it is first called for."""
+
+    def opener(*arguments: Any, **options: Any) -> Any:
+        return getattr(import_module(f"aftercommit.stores.{package}.target"), function)(*arguments, **options)
+
+    return opener
+
+
 _by_scheme: Final[dict[str, OpenStore]] = {
     "sqlite": sqlite_from_url,
-    "postgresql": postgres_from_url,
-    "postgres": postgres_from_url,
-    "postgresql+psycopg": postgres_from_url,
-    "postgresql+asyncpg": postgres_from_url,
+    "postgresql": _of("postgres", "postgres_from_url"),
+    "postgres": _of("postgres", "postgres_from_url"),
+    "mysql": _of("mysql", "mysql_from_url"),
+    "mariadb": _of("mysql", "mysql_from_url"),
+    "mssql": _of("sqlserver", "sqlserver_from_url"),
+    "sqlserver": _of("sqlserver", "sqlserver_from_url"),
+}
+
+#: By the package that the target's class comes from.
+_by_package: Final[Mapping[str, OpenStore]] = {
+    "sqlite3": sqlite_from_connection,
+    "psycopg": _of("postgres", "postgres_from_connection"),
+    "psycopg_pool": _of("postgres", "postgres_from_pool"),
+    "asyncpg": _of("postgres", "postgres_from_pool"),
+    "pymysql": _of("mysql", "mysql_from_connection"),
+    "asyncmy": _of("mysql", "mysql_from_connection"),
+}
+
+_by_dialect: Final[Mapping[str, OpenStore]] = {
+    "postgresql": _of("postgres", "postgres_from_engine"),
+    "mysql": _of("mysql", "mysql_from_engine"),
+    "mariadb": _of("mysql", "mysql_from_engine"),
 }
 
 #: The options of a store as they are when nobody gives any.
@@ -30,22 +64,42 @@ _PLAIN: Final[dict[str, Any]] = {"table": "outbox_event", "schema": None, "delet
 
 
 def register_store(scheme: str, open_store: OpenStore) -> None:
-    """Make a store known under a URL scheme: `open_store(url, colour, **options)`."""
+    """Make a store known under a URL scheme: `open_store(url, colour, **options)`.
+
+    A package does the same without being imported by an entry point of the group `aftercommit.stores`.
+    """
     _by_scheme[scheme.lower()] = open_store
 
 
 def open_store(target: Any, colour: Colour, **options: Any) -> Any:
-    """The store for a URL, a connection factory, or a store itself."""
+    """The store for a target, or the target itself if it is one."""
     if isinstance(target, str):
         return _from_url(target, colour, options)
     if hasattr(target, "claim") and hasattr(target, "settle"):
         _refuse_options(target, options)
         return target
+    if is_engine(target):
+        return _from_engine(target, colour, options)
+    if hasattr(target, "render_as_string"):  # SQLAlchemy's URL, which hides its password from str()
+        return _from_url(target.render_as_string(hide_password=False), colour, options)
+    if (opener := _opener_of(target)) is not None:
+        return opener(target, colour, **options)
     if callable(target):
-        return sqlite_from_factory(target, colour, **options)
-    raise UnknownStore(
+        return _from_factory(target, colour, options)
+    raise _unknown(target)
+
+
+def _opener_of(target: object) -> OpenStore | None:
+    """By its class, or one that it is derived from; no driver is imported for the question."""
+    packages = (each.__module__.partition(".")[0] for each in type(target).__mro__)
+    return next((_by_package[package] for package in packages if package in _by_package), None)
+
+
+def _unknown(target: object) -> UnknownStore:
+    return UnknownStore(
         f"the target is a {type(target).__module__}.{type(target).__qualname__}",
-        fix='pass a URL such as "sqlite:///app.db", a function that opens a connection, or a store',
+        fix='pass a URL such as "sqlite:///app.db" or "postgresql://host/app", a SQLAlchemy engine, a pool, a function '
+        "that opens a connection, or a store",
     )
 
 
@@ -64,8 +118,60 @@ def _from_url(url: str, colour: Colour, options: dict[str, Any]) -> Any:
     if "://" not in url and url != ":memory:":
         path = url if _FILE.fullmatch(url) else "path/to/file.db"
         raise UnknownStore("the target is a text, but not a URL", fix=f'for a SQLite file use "sqlite:///{path}"')
-    if scheme not in _by_scheme:
+    # A driver may be named behind the database: postgresql+asyncpg.
+    opener = _by_scheme.get(scheme) or _by_scheme.get(scheme.partition("+")[0]) or _installed(scheme)
+    if opener is None:
         known = ", ".join(f"{name}://" for name in sorted(_by_scheme))
         # Of the URL only the scheme is shown: the rest may hold a password in ways that nobody foresees.
         raise UnknownStore(f"no store is known for {scheme}:// URLs", fix=f"use one of {known}")
-    return _by_scheme[scheme](url, colour, **options)
+    return opener(url, colour, **options)
+
+
+def _installed(scheme: str) -> OpenStore | None:
+    """The store of another package."""
+    for point in entry_points(group=ENTRY_POINTS, name=scheme):
+        try:
+            found: OpenStore = point.load()
+        except Exception as error:
+            raise UnknownStore(
+                f"the store for {scheme}:// from {point.value} cannot be loaded: {type(error).__name__}: {error}",
+                fix="mend or upgrade the package that brings it",
+            ) from error
+        return found
+    return None
+
+
+def _from_engine(engine: Any, colour: Colour, options: dict[str, Any]) -> Any:
+    name = engine.dialect.name
+    if name == "sqlite":  # its pool may bind connections to threads; the file is what counts
+        return sqlite_from_url(f"sqlite:///{engine.url.database or ''}", colour, **options)
+    if (opener := _by_dialect.get(name)) is None:
+        known = ", ".join(["sqlite", *sorted(_by_dialect)])
+        raise UnknownStore(f"the engine is for {name}", fix=f"use an engine for one of {known}")
+    return opener(engine, colour, **options)
+
+
+def _from_factory(connect: Callable[[], Any], colour: Colour, options: dict[str, Any]) -> Any:
+    """Look once at what it opens."""
+    try:
+        first = connect()
+    except OutboxError:
+        raise
+    except TypeError as error:
+        raise UnknownStore(
+            f"the target was called to open a connection, and failed: {error}", fix="pass a function without arguments"
+        ) from error
+    if isawaitable(first):
+        if iscoroutine(first):
+            first.close()
+        raise UnknownStore(
+            "the connection factory is async, so it cannot be asked here which database it opens",
+            fix="pass a URL, an async pool, or a SQLAlchemy async engine",
+        )
+    opener = _opener_of(first)
+    if opener is None or not hasattr(first, "cursor"):
+        raise UnknownStore(
+            f"the connection factory returned a {type(first).__module__}.{type(first).__qualname__}",
+            fix="return a connection of sqlite3, psycopg or PyMySQL",
+        )
+    return opener(first, colour, connect=connect, **options)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from aftercommit.claims import Claimed, DeadFilter, Undecodable
 from aftercommit.errors import OutboxError
 from aftercommit.event import EventStatus
-from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Retry
+from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retry
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import HOUR, LEASE, SECOND, event, ids, insert, look, settle, take, take_one
 
@@ -81,7 +82,7 @@ class ClaimingContract(StoreHooks):
 
     @pytest.mark.parametrize("outcome", [RELEASE, Retry(NOW, "no"), Defer(NOW)], ids=["release", "retry", "defer"])
     @played
-    async def test_a_row_that_was_reported_is_no_suspect(self, outcome: object) -> None:
+    async def test_a_row_that_was_reported_is_no_suspect(self, outcome: Outcome) -> None:
         """Promise 4a: also a suspect that came back."""
         store = await self.opened()
         await insert(store, event())
@@ -135,7 +136,7 @@ class ClaimingContract(StoreHooks):
 
     @pytest.mark.parametrize("outcome", [Retry(timedelta(hours=1), "no"), Defer(timedelta(hours=1))], ids=type)
     @played
-    async def test_a_row_that_waits_is_claimed_when_its_time_has_come(self, outcome: object) -> None:
+    async def test_a_row_that_waits_is_claimed_when_its_time_has_come(self, outcome: Outcome) -> None:
         """TC-114, TC-115, TC-116"""
         store = await self.opened()
         await insert(store, event())
@@ -156,7 +157,7 @@ class ClaimingContract(StoreHooks):
 
     @pytest.mark.parametrize("owner", [None, ""])
     @played
-    async def test_a_claim_without_an_owner_is_refused(self, owner: str | None) -> None:
+    async def test_a_claim_without_an_owner_is_refused(self, owner: Any) -> None:
         """TC-112: its rows would be leased to nobody, and claimed by everybody."""
         store = await self.opened()
         await insert(store, event())
@@ -220,7 +221,7 @@ class ClaimingContract(StoreHooks):
 
     @pytest.mark.parametrize("outcome", [DONE, Dead("no")], ids=type)
     @played
-    async def test_a_row_that_has_ended_does_not_fall_due(self, outcome: object) -> None:
+    async def test_a_row_that_has_ended_does_not_fall_due(self, outcome: Outcome) -> None:
         store = await self.opened()
         await insert(store, event())
         assert await settle(store, (await take_one(store)).lease, outcome)

@@ -10,7 +10,7 @@ import pytest
 
 from aftercommit.claims import DeadFilter, Settlement
 from aftercommit.event import EventEnvelope
-from aftercommit.outcome import DONE, Dead, Defer, Release, Retry
+from aftercommit.outcome import DONE, Dead, Defer, Outcome, Release, Retry
 from aftercommit.redact import MAX_ERROR_LENGTH, error_text
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import NOON, event, insert, settle, take, take_one
@@ -185,7 +185,7 @@ class FidelityContract(StoreHooks):
         text = error_text(ERRORS[name])
         assert len(text) <= MAX_ERROR_LENGTH
         leases = [each.lease for each in await take(store)]
-        outcomes = [Retry(timedelta(0), text), Dead(text), DONE]
+        outcomes: list[Outcome] = [Retry(timedelta(0), text), Dead(text), DONE]
         assert not await store.settle([Settlement(lease, each) for lease, each in zip(leases, outcomes, strict=True)])
         assert [row["last_error"] for row in self.rows()] == [text, text, None]
         assert [dead.last_error for dead in await store.records.query_dead(DeadFilter(), 10)] == [text]

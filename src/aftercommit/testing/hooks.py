@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aftercommit.event import EventEnvelope, EventStatus
-from aftercommit.outcome import DONE, Dead, Retry
+from aftercommit.outcome import DONE, Dead, Outcome, Retry
 from aftercommit.testing.kit import DAY, insert, settle, take
 
 
@@ -81,9 +81,8 @@ class StoreHooks(ABC):
         """Rows that ended, or failed, or were just written, so many microseconds ago."""
         await insert(store, *given)
         if status is not EventStatus.NEW:
-            outcome = {EventStatus.DONE: DONE, EventStatus.DEAD: Dead("no use")}.get(
-                status, Retry(timedelta(days=1), "again")
-            )
+            ends: dict[EventStatus, Outcome] = {EventStatus.DONE: DONE, EventStatus.DEAD: Dead("no use")}
+            outcome = ends.get(status, Retry(timedelta(days=1), "again"))
             for claimed in await take(store, limit=1000):
                 assert await settle(store, claimed.lease, outcome)
         for each in given if age else ():

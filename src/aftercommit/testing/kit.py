@@ -43,16 +43,18 @@ async def insert(store: Any, *events: EventEnvelope, handler_id: str = "", owner
 async def look(store: Any, owner: str = "alice", limit: int = 100, **more: Any) -> Claim:
     """Claim, and see all that the claim saw."""
     request = {"lock_timeout": LEASE, "deadline": 1234.5, **more}
-    return await store.claim(ClaimRequest(owner=owner, limit=limit, **request))
+    claim: Claim = await store.claim(ClaimRequest(owner=owner, limit=limit, **request))
+    return claim
 
 
-async def take(store: Any, owner: str = "alice", limit: int = 100, **more: Any) -> list[Claimed]:
+async def take(store: Any, owner: str = "alice", limit: int = 100, **more: Any) -> list[Any]:
     """Claim, and see the rows."""
     return list((await look(store, owner, limit, **more)).rows)
 
 
 async def take_one(store: Any, owner: str = "alice", **more: Any) -> Claimed:
     (claimed,) = await take(store, owner, **more)
+    assert isinstance(claimed, Claimed)
     return claimed
 
 

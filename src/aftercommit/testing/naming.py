@@ -9,7 +9,7 @@ import pytest
 
 from aftercommit.claims import DeadFilter, NewEvent, RowKey, Settlement
 from aftercommit.errors import InvalidOption
-from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Retry
+from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retry
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import LEASE, event, ids, insert, settle, take, take_one
 
@@ -25,7 +25,7 @@ NOW = timedelta(0)
 async def walk(store: Any) -> None:
     """Every statement that a store has, once."""
     records, every = store.records, DeadFilter()
-    kinds = [DONE, Retry(NOW, "r"), Dead("d"), Defer(NOW), RELEASE]
+    kinds: list[Outcome] = [DONE, Retry(NOW, "r"), Dead("d"), Defer(NOW), RELEASE]
     given = [event() for _ in kinds]
     await insert(store, given[0])
     await insert(store, *given[1:])

@@ -191,7 +191,8 @@ class SettlingContract(StoreHooks):
         store = await self.opened()
         given = [event() for _ in range(12)]
         await insert(store, *given)
-        kinds = [DONE, Retry(MINUTE, "r"), Dead("d"), Defer(MINUTE), RELEASE, Dead("u", counted=False)] * 2
+        kinds: list[Outcome] = [DONE, Retry(MINUTE, "r"), Dead("d"), Defer(MINUTE), RELEASE]
+        kinds = [*kinds, Dead("u", counted=False)] * 2
         claimed = await take(store)
         refused = await store.settle([Settlement(row.lease, kind) for row, kind in zip(claimed, kinds, strict=True)])
         assert not refused
@@ -261,7 +262,7 @@ class SettlingContract(StoreHooks):
         await insert(store, *[event() for _ in range(4)])
         claimed = await take(store)
         before = self.rows()
-        outcomes = [DONE, Dead("d"), Retry(MINUTE, "lone surrogate: \ud800"), RELEASE]
+        outcomes: list[Outcome] = [DONE, Dead("d"), Retry(MINUTE, "lone surrogate: \ud800"), RELEASE]
         with pytest.raises(Exception, match=r".") as caught:
             await store.settle([Settlement(row.lease, each) for row, each in zip(claimed, outcomes, strict=True)])
         assert store.is_row_fault(caught.value)
@@ -283,7 +284,7 @@ class SettlingContract(StoreHooks):
         await insert(store, done, failed, dead, lost)
         claimed = await take(store, "alice")
         self.change(lost.event_id, locked_by="bob")
-        outcomes = [DONE, Retry(MINUTE, "r"), Dead("d"), DONE]
+        outcomes: list[Outcome] = [DONE, Retry(MINUTE, "r"), Dead("d"), DONE]
         refused = await store.settle([Settlement(row.lease, each) for row, each in zip(claimed, outcomes, strict=True)])
         assert set(refused) == {RowKey(lost.event_id, "")}
         assert [row["event_id"] for row in self.rows()] == ids([failed, dead, lost])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, Final
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool
 
 from aftercommit.errors import SchemaMismatch
@@ -94,3 +96,38 @@ class GivenPool:
 
     def abandon(self) -> None:
         """The user's pool has to be made anew in the child by the user."""
+
+
+class Opened:
+    """Connections that the user's own function opens; idle ones are kept for the next."""
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
+        self._connect = connect
+        self._idle: list[psycopg.Connection[Any]] = []
+        self._is_closed = False
+
+    def take(self) -> psycopg.Connection[Any]:
+        self._is_closed = False
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
+
+    def give(self, connection: psycopg.Connection[Any]) -> None:
+        is_clean = not connection.closed and connection.pgconn.transaction_status == TransactionStatus.IDLE
+        if is_clean and not self._is_closed and len(self._idle) < LARGEST:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def check(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self.check()
+
+    def abandon(self) -> None:
+        abandoned.extend(self._idle)
+        self._idle = []

@@ -1,12 +1,13 @@
-"""From a URL or a pool to a PostgreSQL store."""
+"""From a URL, a pool, an engine or a connection to a PostgreSQL store."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
 from aftercommit.errors import MissingDriver, UnknownStore
-from aftercommit.ports import Colour
+from aftercommit.ports import Colour, Executor
 from aftercommit.stores.postgres.dialect import ASYNCPG, PSYCOPG
 from aftercommit.stores.sql import SqlStore
 
@@ -16,13 +17,13 @@ class PostgresStore(SqlStore):
 
 
 def postgres_from_url(url: str, colour: Colour, **options: Any) -> PostgresStore:
-    """`postgresql://`, `postgres://` and `postgresql+psycopg://` use psycopg, `postgresql+asyncpg://` asyncpg."""
+    """`postgresql://` and `postgresql+psycopg://` use psycopg, `postgresql+asyncpg://` asyncpg."""
     scheme, _, rest = url.partition("://")
-    driver = scheme.lower().partition("+")[2]
-    plain, where = f"postgresql://{rest}", place_of(f"postgresql://{rest}")
+    driver, plain = scheme.lower().partition("+")[2], f"postgresql://{rest}"
+    where = _place_of(plain)
     if driver == "asyncpg":
         if colour is Colour.BLOCKING:
-            raise UnknownStore("asyncpg is async, and this is Outbox", fix="use AsyncOutbox, or postgresql+psycopg://")
+            raise UnknownStore("asyncpg is async, and Outbox blocks", fix="use AsyncOutbox, or postgresql+psycopg://")
         return _over_asyncpg(plain, where, options)
     if driver not in ("", "psycopg", "psycopg_async"):
         raise UnknownStore(
@@ -31,18 +32,38 @@ def postgres_from_url(url: str, colour: Colour, **options: Any) -> PostgresStore
     return _over_psycopg(plain, where, colour, options)
 
 
+def _place_of(url: str) -> str:
+    """Host and database of a URL; its login stays out, of errors as well."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise UnknownStore(
+            "the PostgreSQL URL cannot be read",
+            fix="postgresql://user:password@host:5432/database, with %40 for @ and %2F for / in the password",
+        ) from None
+    host = parts.netloc.rpartition("@")[2] or "the local socket"
+    return f"PostgreSQL at {host}{parts.path}"
+
+
 def _over_psycopg(url: str, where: str, colour: Colour, options: dict[str, Any]) -> PostgresStore:
+    return PostgresStore(_psycopg_executor(url, colour), PSYCOPG, where=where, **options)
+
+
+def _psycopg_executor(conninfo: str, colour: Colour) -> Executor:
     try:
         from aftercommit.stores.postgres.pools import OwnPool
         from aftercommit.stores.postgres.psycopg_sync import PsycopgExecutor
     except ImportError as error:
-        raise _missing("psycopg", "postgres") from error
+        raise MissingDriver(
+            f"psycopg with its pool is not installed ({error})", fix='pip install "aftercommit[postgres]"'
+        ) from error
     if colour is Colour.BLOCKING:
-        return PostgresStore(PsycopgExecutor(OwnPool(url)), PSYCOPG, where=where, **options)
+        return PsycopgExecutor(OwnPool(conninfo))
     from aftercommit.stores.postgres.async_pools import OwnAsyncPool
     from aftercommit.stores.postgres.psycopg_async import AsyncPsycopgExecutor
 
-    return PostgresStore(AsyncPsycopgExecutor(OwnAsyncPool(url)), PSYCOPG, where=where, **options)
+    return AsyncPsycopgExecutor(OwnAsyncPool(conninfo))
 
 
 def _over_asyncpg(url: str, where: str, options: dict[str, Any]) -> PostgresStore:
@@ -50,17 +71,78 @@ def _over_asyncpg(url: str, where: str, options: dict[str, Any]) -> PostgresStor
         from aftercommit.stores.postgres.asyncpg_driver import AsyncpgExecutor
         from aftercommit.stores.postgres.asyncpg_pools import OwnAsyncpgPool
     except ImportError as error:
-        raise _missing("asyncpg", "asyncpg") from error
-
+        raise MissingDriver(f"asyncpg is not installed ({error})", fix='pip install "aftercommit[asyncpg]"') from error
     return PostgresStore(AsyncpgExecutor(OwnAsyncpgPool(url)), ASYNCPG, where=where, **options)
 
 
-def _missing(library: str, extra: str) -> MissingDriver:
-    return MissingDriver(f"{library} is not installed", fix=f'pip install "aftercommit[{extra}]"')
+def postgres_from_pool(pool: Any, _: Colour, **options: Any) -> PostgresStore:
+    """The user's pool of psycopg or asyncpg, which stays the user's. The pool's colour decides."""
+    where = "PostgreSQL behind the given pool"
+    kind = {each.__name__ for each in type(pool).__mro__}
+    if "ConnectionPool" in kind or "NullConnectionPool" in kind:
+        from aftercommit.stores.postgres.pools import GivenPool
+        from aftercommit.stores.postgres.psycopg_sync import PsycopgExecutor
+
+        return PostgresStore(PsycopgExecutor(GivenPool(pool)), PSYCOPG, where=where, **options)
+    if "AsyncConnectionPool" in kind or "AsyncNullConnectionPool" in kind:
+        from aftercommit.stores.postgres.async_pools import GivenAsyncPool
+        from aftercommit.stores.postgres.psycopg_async import AsyncPsycopgExecutor
+
+        return PostgresStore(AsyncPsycopgExecutor(GivenAsyncPool(pool)), PSYCOPG, where=where, **options)
+    if "Pool" in kind:
+        from aftercommit.stores.postgres.asyncpg_driver import AsyncpgExecutor
+        from aftercommit.stores.postgres.asyncpg_pools import GivenAsyncpgPool
+
+        return PostgresStore(AsyncpgExecutor(GivenAsyncpgPool(pool)), ASYNCPG, where=where, **options)
+    raise UnknownStore(
+        f"the target is a {type(pool).__module__}.{type(pool).__qualname__}, and the outbox needs several connections",
+        fix="pass its pool, or the URL that it was opened with",
+    )
 
 
-def place_of(url: str) -> str:
-    """Host and database of a URL; its login stays out."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2] or "the local server"
-    return f"PostgreSQL at {host}{parts.path}"
+def postgres_from_connection(
+    connection: Any, colour: Colour, *, connect: Callable[[], Any] | None = None, **options: Any
+) -> PostgresStore:
+    """Connections like this one of psycopg: opened by `connect`, else with the same parameters. This one is only
+    looked at."""
+    from psycopg.conninfo import make_conninfo
+
+    info = connection.info
+    where = f"PostgreSQL at {info.host}/{info.dbname}"
+    if connect is None:
+        conninfo = make_conninfo(**{**info.get_parameters(), "password": info.password or None})
+        return _over_psycopg(conninfo, where, colour, options)
+    from aftercommit.stores.postgres.pools import Opened
+    from aftercommit.stores.postgres.psycopg_sync import PsycopgExecutor
+
+    connection.close()
+    return PostgresStore(PsycopgExecutor(Opened(connect)), PSYCOPG, where=where, **options)
+
+
+def postgres_from_engine(engine: Any, _: Colour, **options: Any) -> PostgresStore:
+    """A SQLAlchemy engine over psycopg or asyncpg. The engine's colour decides."""
+    from aftercommit.stores.engines import AsyncEngineSource, EngineSource
+
+    where = f"PostgreSQL at {engine.url.host or 'the local socket'}/{engine.url.database or ''}"
+    dialect = engine.dialect
+    if dialect.driver == "asyncpg":
+        from aftercommit.stores.postgres.asyncpg_driver import AsyncpgExecutor
+
+        lender = AsyncEngineSource(engine, lambda connection: bool(connection.is_closed()))
+        return PostgresStore(AsyncpgExecutor(lender), ASYNCPG, where=where, **options)
+    if not dialect.driver.startswith("psycopg") or dialect.driver == "psycopg2":
+        raise UnknownStore(
+            f"the engine speaks to PostgreSQL through {dialect.driver}",
+            fix='create_engine("postgresql+psycopg://…"), or create_async_engine("postgresql+asyncpg://…")',
+        )
+    if not dialect.is_async:
+        from aftercommit.stores.postgres.psycopg_sync import PsycopgExecutor
+
+        return PostgresStore(PsycopgExecutor(EngineSource(engine, _is_dead)), PSYCOPG, where=where, **options)
+    from aftercommit.stores.postgres.psycopg_async import AsyncPsycopgExecutor
+
+    return PostgresStore(AsyncPsycopgExecutor(AsyncEngineSource(engine, _is_dead)), PSYCOPG, where=where, **options)
+
+
+def _is_dead(connection: Any) -> bool:
+    return bool(connection.closed)

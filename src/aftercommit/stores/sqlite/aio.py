@@ -2,130 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
-import threading
-from collections.abc import Callable, Coroutine, Sequence
-from queue import SimpleQueue
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from aftercommit.claims import QueryResult
 from aftercommit.ports import Colour, Fault, Tx
 from aftercommit.runtime.threads import run
+from aftercommit.stores.connection_thread import ConnectionThreads, ThreadTransaction
 from aftercommit.stores.single import SingleStatements
 from aftercommit.stores.sqlite.connection import BlockingTx, SqliteConnection, fault_of, gate_of
-from aftercommit.stores.sqlite.executor import KEPT, abandoned, in_transaction
+from aftercommit.stores.sqlite.executor import in_transaction
 
 T = TypeVar("T")
 
 
-class ConnectionThread:
-    """A connection and the daemon thread that it lives on. Two connections on one thread would wait for each other."""
-
-    def __init__(self, open_connection: Callable[[], SqliteConnection], number: int) -> None:
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name=f"aftercommit-sqlite-{number}", daemon=True)
-        self._thread.start()
-        self._open = open_connection
-        self._connection: SqliteConnection | None = None
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()
-
-    @property
-    def connection(self) -> SqliteConnection:
-        """For jobs on the thread: opened by the first of them."""
-        if self._connection is None:
-            self._connection = self._open()
-        return self._connection
-
-    async def run(self, job: Callable[[SqliteConnection], T], after: Callable[[], None] | None = None) -> T:
-        """Run on the thread. A cancelled caller leaves at once; the job goes on to its end, and `after` follows it."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-
-        def tell(value: T | None, error: BaseException | None) -> None:
-            try:
-                loop.call_soon_threadsafe(_resolve, future, value, error)
-            except RuntimeError:
-                return  # the loop is closed: nobody waits any more
-
-        self.post(job, after, tell)
-        return await future
-
-    def post(
-        self,
-        job: Callable[[SqliteConnection], T],
-        after: Callable[[], None] | None = None,
-        tell: Callable[[T | None, BaseException | None], None] = lambda value, error: None,  # noqa: ARG005
-    ) -> None:
-        """Run on the thread after what it has to do, and go on."""
-
-        def work() -> None:
-            value: T | None = None
-            error: BaseException | None = None
-            try:
-                value = job(self.connection)
-            except BaseException as raised:
-                error = raised
-            if after is not None:
-                after()
-            tell(value, error)
-
-        self._jobs.put(work)
-
-    def is_clean(self) -> bool:
-        return self._connection is None or self._connection.is_in_transaction is False
-
-    def retire(self) -> None:
-        """Close the connection on its thread and end the thread, after what it has to do."""
-        if self._connection is not None:
-            self.post(SqliteConnection.close)
-        self._jobs.put(None)
-
-    def join(self, timeout: float) -> None:
-        self._thread.join(timeout)
-
-
-def _resolve(future: asyncio.Future[Any], value: object, error: BaseException | None) -> None:
-    if future.done():
-        return
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(value)
-
-
-class AsyncSqliteExecutor(SingleStatements):
+class AsyncSqliteExecutor(ConnectionThreads[SqliteConnection], SingleStatements):
     """Runs each transaction whole on a connection's own thread: one hop there and back, however many statements."""
 
     colour = Colour.ASYNC
+    thread_name = "aftercommit-sqlite"
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], path: str) -> None:
+        super().__init__()
         self._connect = connect
         self._path = path
         self._gate = gate_of(path)
-        self._idle: list[ConnectionThread] = []
-        self._lent: set[ConnectionThread] = set()
-        self._generation = 0
-        self._made = 0
-        self._lock = threading.Lock()
 
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
-        generation, thread = self._take()
-        return await thread.run(
-            lambda connection: run(in_transaction(connection, work, writes=writes)),
-            after=lambda: self._give(generation, thread),
-        )
+        return await self._run(lambda connection: run(in_transaction(connection, work, writes=writes)))
 
     async def begin(self) -> AsyncOpenSqliteTransaction:
         generation, thread = self._take()
-
-        def give_back() -> None:
-            self._give(generation, thread)
-
-        transaction = AsyncOpenSqliteTransaction(thread, give_back)
+        transaction = AsyncOpenSqliteTransaction(thread, lambda: self._give(generation, thread))
         await transaction.begin()
         return transaction
 
@@ -136,88 +44,16 @@ class AsyncSqliteExecutor(SingleStatements):
     def fault_of(self, error: Exception) -> Fault:
         return fault_of(error)
 
-    async def close(self) -> None:
-        with self._lock:  # a thread that comes back now is either among these, or sees that it is late
-            self._generation += 1
-            retired, self._idle = self._idle, []
-        for thread in retired:
-            thread.retire()
-        for thread in retired:  # idle threads end at once
-            thread.join(1)
-
     def abandon(self) -> None:
         self._gate = gate_of(self._path)
-        self._lock = threading.Lock()  # a thread of the parent may hold the old one
-        self._generation += 1
-        abandoned.extend((*self._idle, *self._lent))
-        self._idle, self._lent = [], set()
-
-    def _take(self) -> tuple[int, ConnectionThread]:
-        if self._idle:
-            thread = self._idle.pop()
-        else:
-            self._made += 1
-            thread = ConnectionThread(self._open, self._made)
-        self._lent.add(thread)
-        return self._generation, thread
+        super().abandon()
 
     def _open(self) -> SqliteConnection:
         return self._gate.opened(self._connect)
 
-    def _give(self, generation: int, thread: ConnectionThread) -> None:
-        is_clean = thread.is_clean()
-        with self._lock:
-            self._lent.discard(thread)
-            is_kept = is_clean and generation == self._generation and len(self._idle) < KEPT
-            if is_kept:
-                self._idle.append(thread)
-        if not is_kept:
-            thread.retire()
 
-
-class AsyncOpenSqliteTransaction:
+class AsyncOpenSqliteTransaction(ThreadTransaction[SqliteConnection]):
     """A transaction that the user steers, on its connection's own thread."""
-
-    def __init__(self, thread: ConnectionThread, give_back: Callable[[], None]) -> None:
-        self._thread = thread
-        self._give_back = give_back
-        self._is_lent = True
-
-    async def begin(self) -> None:
-        try:
-            await self._thread.run(SqliteConnection.begin)
-        except BaseException:
-            # A cancelled caller does not know whether it has begun; the thread does, and comes to this afterwards.
-            self._thread.post(SqliteConnection.rollback, after=self._give_back)
-            raise
-
-    @property
-    def connection(self) -> sqlite3.Connection:
-        return self._thread.connection.raw
-
-    @property
-    def is_open(self) -> bool:
-        return self._is_lent and bool(self._thread.connection.is_in_transaction)
-
-    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        return await self._thread.run(lambda connection: connection.execute(sql, parameters))
-
-    async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
-        return await self._thread.run(lambda connection: connection.execute_many(sql, parameters))
-
-    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
-        return await self._thread.run(lambda connection: connection.fetch(sql, parameters))
-
-    async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
-        return await self._thread.run(lambda connection: connection.query(sql, parameters))
-
-    async def commit(self) -> None:
-        await self._thread.run(self._commit)
-
-    def _commit(self, connection: SqliteConnection) -> None:
-        """In one hop: what waits for the commit should not have to wait for the connection as well."""
-        connection.commit()
-        self._return()
 
     async def savepoint(self, name: str) -> None:
         await self.execute(f'SAVEPOINT "{name}"')
@@ -228,18 +64,3 @@ class AsyncOpenSqliteTransaction:
     async def rollback_to(self, name: str) -> None:
         await self.execute(f'ROLLBACK TO "{name}"')
         await self.execute(f'RELEASE "{name}"')
-
-    async def end(self) -> None:
-        await self._thread.run(self._end)
-
-    def _end(self, connection: SqliteConnection) -> None:
-        # A commit whose caller was cancelled has given it back, and somebody else may have it by now.
-        if self._is_lent:
-            try:
-                connection.rollback()
-            finally:
-                self._return()
-
-    def _return(self) -> None:
-        self._is_lent = False
-        self._give_back()

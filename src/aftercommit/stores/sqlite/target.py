@@ -80,28 +80,32 @@ def sqlite_from_url(url: str, colour: Colour, **options: Any) -> SqliteStore:
     return store
 
 
-def sqlite_from_factory(connect: Callable[[], Any], colour: Colour, **options: Any) -> SqliteStore:
-    """A store over connections that the caller's own function opens, with the settings that it gives them."""
-    if isinstance(connect, sqlite3.Connection):
-        raise UnknownStore(
-            "the target is an open connection, and the outbox needs several",
-            fix="pass a function that opens one: lambda: sqlite3.connect(path, check_same_thread=False)",
-        )
-    first = connect()
-    if not isinstance(first, sqlite3.Connection):
-        raise UnknownStore(
-            f"the connection factory returned a {type(first).__module__}.{type(first).__qualname__}",
-            fix="return sqlite3.connect(path, check_same_thread=False)",
-        )
-    with closing(first):
-        _check_threads(first)
-        path = plain_rows(first, "PRAGMA database_list")[0][2]
+def sqlite_from_connection(
+    connection: sqlite3.Connection,
+    colour: Colour,
+    *,
+    connect: Callable[[], sqlite3.Connection] | None = None,
+    **options: Any,
+) -> SqliteStore:
+    """Connections like this one: opened by the caller's own `connect`, with the settings that it gives them, else to
+    the same file. This one is only looked at."""
+    if connect is None:
+        path = _file_of(connection)
+        return SqliteStore(_opener(path), path, colour, **options)
+    with closing(connection):
+        _check_threads(connection)
+        path = _file_of(connection)
+    return SqliteStore(lambda: _steered(connect()), path, colour, **options)
+
+
+def _file_of(connection: sqlite3.Connection) -> str:
+    path: str = plain_rows(connection, "PRAGMA database_list")[0][2]
     if not path:
         raise UnknownStore(
-            "the connection factory opens a database in memory, which each connection has for itself",
+            "the connection is to a database in memory, which each connection has for itself",
             fix='use Outbox("sqlite://") for a private temporary database, or open a file',
         )
-    return SqliteStore(lambda: _steered(connect()), path, colour, **options)
+    return path
 
 
 def _path_of(url: str) -> str | None:

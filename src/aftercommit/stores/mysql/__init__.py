@@ -1,0 +1,1 @@
+"""The event store in MySQL 8 and MariaDB."""

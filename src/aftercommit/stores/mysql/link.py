@@ -1,0 +1,157 @@
+"""One connection in either colour, and the transaction on it. Under threads nothing here ever suspends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from aftercommit.claims import QueryResult
+from aftercommit.errors import NotInTransaction, PayloadTooLarge, UnsupportedTransaction
+
+#: Statements of more than this are asked about before they are sent. Few servers take less, and the driver's
+#: escapes may double a text.
+_LARGE: Final = 500_000
+
+#: Many rows go as statements of about this size.
+_CHUNK: Final = 500_000
+
+_SAVEPOINT: Final = "aftercommit_many"
+
+
+class Link(Protocol):
+    """A driver's connection, awaited. The server's own word, which comes with every reply, tells its state."""
+
+    raw: Any
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def is_in_transaction(self) -> bool: ...
+
+    @property
+    def is_autocommit(self) -> bool: ...
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it can be awaited from here."""
+        ...
+
+    @property
+    def charset(self) -> str: ...
+
+    async def run(self, sql: str, parameters: Any = None) -> QueryResult:
+        """One of our statements: rows are tuples, whatever cursors the connection was given."""
+        ...
+
+    async def query(self, sql: str, parameters: Any = None) -> QueryResult:
+        """One of the user's."""
+        ...
+
+    async def ping(self) -> None:
+        """Hear the state anew: an error does not bring it, and some errors end the transaction."""
+
+    async def close(self) -> None:
+        """Say good-bye and close."""
+
+    def drop(self) -> None:
+        """Close at once. Never raises."""
+
+
+class LinkTx:
+    """A Tx over a connection."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        return (await self._run(sql, parameters)).rowcount
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        return (await self._run(sql, parameters)).rows
+
+    async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
+        """An INSERT of many rows, all or none: one statement is that by itself, several are under a savepoint."""
+        statements = list(_many(sql, parameters))
+        if len(statements) == 1:
+            return await self.execute(*statements[0])
+        await self._run(f"SAVEPOINT {_SAVEPOINT}")
+        try:
+            count = sum([await self.execute(*statement) for statement in statements])
+        except BaseException:
+            with suppress(Exception):  # a lost connection or a deadlock has undone it already
+                await self._run(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+            raise
+        await self._run(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+        return count
+
+    async def _run(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult:
+        values = [value.hex() if isinstance(value, bytes) else value for value in parameters]
+        if (size := _size(values)) > _LARGE:
+            await self._refuse_too_large(size)
+        return await self._link.run(sql, values)
+
+    async def _refuse_too_large(self, size: int) -> None:
+        """The server would cut the connection in the middle of the statement."""
+        limit = (await self._link.run("SELECT @@max_allowed_packet")).rows[0][0]
+        if size >= limit:
+            raise PayloadTooLarge(
+                f"the statement has {size:,} bytes, the server takes {limit:,} (max_allowed_packet)",
+                fix="raise max_allowed_packet on the server, or store the bulk elsewhere and send a reference to it",
+            )
+
+
+class AdoptedLinkTx(LinkTx):
+    """A caller's own connection, in whatever transaction, time zone and SQL mode it is in."""
+
+    @property
+    def is_begun(self) -> bool:
+        return self._link.is_open and self._link.is_in_transaction
+
+    @property
+    def is_active(self) -> bool:
+        """Begun, or without autocommit, where the server begins one with the INSERT."""
+        return self._link.is_open and (self._link.is_in_transaction or not self._link.is_autocommit)
+
+    async def _run(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult:
+        if self._link.charset != "utf8mb4" and not all(_is_ascii(value) for value in parameters):
+            raise UnsupportedTransaction(
+                f"the connection speaks {self._link.charset}, in which not every event can be said",
+                fix='connect with charset="utf8mb4"',
+            )
+        if self._link.is_autocommit:
+            await self._refuse_undone()
+        return await super()._run(sql, parameters)
+
+    async def _refuse_undone(self) -> None:
+        """A deadlock ends the transaction, and the driver does not see it: the row would be saved by itself."""
+        await self._link.ping()
+        if not self._link.is_in_transaction:
+            raise NotInTransaction(
+                "the server has rolled the transaction back, after a deadlock for instance",
+                fix="begin a new one, and do its work again",
+            )
+
+
+def _is_ascii(value: object) -> bool:
+    return not isinstance(value, str) or value.isascii()
+
+
+def _size(values: Sequence[object]) -> int:
+    return sum(len(value) if value.isascii() else len(value.encode()) for value in values if isinstance(value, str))
+
+
+def _many(sql: str, rows: Sequence[Sequence[object]]) -> Iterator[tuple[str, list[object]]]:
+    """INSERTs of several rows each, in order."""
+    head, word, row_text = sql.partition(" VALUES ")
+    values: list[object] = []
+    count = size = 0
+    for row in rows:
+        more = sum(len(value) for value in row if isinstance(value, str | bytes))
+        if count and size + more > _CHUNK:
+            yield head + word + ", ".join([row_text] * count), values
+            values, count, size = [], 0, 0
+        values.extend(row)
+        count, size = count + 1, size + more
+    yield head + word + ", ".join([row_text] * count), values

@@ -1,0 +1,2 @@
+-- What this outbox was made with.
+SELECT name, value FROM {schema_table}

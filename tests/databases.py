@@ -1,0 +1,176 @@
+"""A database as somebody else sees it who is not the outbox: committed rows, times in microseconds."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from tests.servers import pymysql_connect
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+#: How long a look may wait for a lock, in seconds: a transaction that was left open should be seen, not waited for.
+PATIENCE = 20
+
+
+class Row:
+    """Cells by name or by number, as sqlite3.Row has them."""
+
+    def __init__(self, names: Sequence[str], cells: Sequence[Any]) -> None:
+        self._cells = dict(zip(names, map(_plain, cells), strict=True))
+
+    def keys(self) -> list[str]:
+        return list(self._cells)
+
+    def __getitem__(self, key: str | int) -> Any:
+        return list(self._cells.values())[key] if isinstance(key, int) else self._cells[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._cells.values())
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def __repr__(self) -> str:
+        return f"Row({self._cells})"
+
+
+def _plain(value: Any) -> Any:
+    """Instants in microseconds; a time without a zone is in UTC."""
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        return (aware - EPOCH) // timedelta(microseconds=1)
+    return value
+
+
+class Database(ABC):
+    """Looks at tables and changes them, each time committed. From any thread; parameters are written `?`."""
+
+    @abstractmethod
+    def read(self, sql: str, *parameters: object) -> list[Any]: ...
+
+    @abstractmethod
+    def write(self, sql: str, *parameters: object) -> int:
+        """How many rows it changed."""
+
+    @abstractmethod
+    def now(self) -> int:
+        """The database's clock."""
+
+    @abstractmethod
+    def at(self, micros: int) -> Any:
+        """An instant as a parameter for a column of time."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """No rows in `outbox_event`, and no tables of other names."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class SqliteDatabase(Database):
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self, sql: str, *parameters: object) -> list[Any]:
+        with closing(sqlite3.connect(self.path)) as connection:
+            connection.row_factory = sqlite3.Row
+            return connection.execute(sql, parameters).fetchall()
+
+    def write(self, sql: str, *parameters: object) -> int:
+        with closing(sqlite3.connect(self.path, timeout=PATIENCE)) as connection, connection:
+            return connection.execute(sql, parameters).rowcount
+
+    def now(self) -> int:
+        sql = "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"
+        return int(self.read(sql)[0][0])
+
+    def at(self, micros: int) -> int:
+        return micros
+
+    def clear(self) -> None:
+        raise NotImplementedError("a SQLite database is a new file for each test")
+
+    def close(self) -> None:
+        """A connection is as long as a look."""
+
+
+class ServerDatabase(Database):
+    """On one connection of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._lock = threading.Lock()
+        self._connection: Any = self._connect()
+
+    @abstractmethod
+    def _connect(self) -> Any: ...
+
+    def _execute(self, sql: str, parameters: Sequence[object]) -> tuple[list[Any], int]:
+        with self._lock, self._connection.cursor() as cursor:
+            cursor.execute(sql.replace("%", "%%").replace("?", "%s") if parameters else sql, parameters or None)
+            if cursor.description is None:
+                return [], cursor.rowcount
+            names = [column[0] for column in cursor.description]
+            return [Row(names, cells) for cells in cursor.fetchall()], cursor.rowcount
+
+    def read(self, sql: str, *parameters: object) -> list[Any]:
+        return self._execute(sql, parameters)[0]
+
+    def write(self, sql: str, *parameters: object) -> int:
+        return self._execute(sql, parameters)[1]
+
+    def at(self, micros: int) -> datetime:
+        return (EPOCH + timedelta(microseconds=micros)).replace(tzinfo=self._zone)
+
+    _zone = UTC
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class PostgresDatabase(ServerDatabase):
+    def _connect(self) -> Any:
+        connection = psycopg.connect(self.url, autocommit=True)
+        connection.execute(f"SET TIME ZONE 'UTC'; SET lock_timeout = '{PATIENCE}s'; SET synchronous_commit = off")
+        return connection
+
+    def now(self) -> int:
+        return int(self.read("SELECT clock_timestamp()")[0][0])
+
+    def clear(self) -> None:
+        for (name,) in self.read("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"):
+            if name == "outbox_event":
+                self.write("TRUNCATE outbox_event")
+            elif name != "outbox_schema":
+                self.write(f'DROP TABLE "{name}" CASCADE')
+
+
+class MysqlDatabase(ServerDatabase):
+    _zone = None  # type: ignore[assignment]  # its columns have none, and its driver would cut it off
+
+    def _connect(self) -> Any:
+        return pymysql_connect(
+            self.url,
+            charset="utf8mb4",
+            init_command=f"SET time_zone = '+00:00', lock_wait_timeout = {PATIENCE}, innodb_lock_wait_timeout = {PATIENCE}",
+        )
+
+    def now(self) -> int:
+        return int(self.read("SELECT utc_timestamp(6)")[0][0])
+
+    def clear(self) -> None:
+        for (name,) in self.read("SHOW TABLES"):
+            if name == "outbox_event":
+                self.write("DELETE FROM outbox_event")
+            elif name != "outbox_schema":
+                self.write(f"DROP TABLE `{name}`")

