@@ -1,25 +1,159 @@
-"""Worlds and colours for every test that wants them."""
+"""Worlds, colours and servers for every test that wants them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
 
+import psycopg
 import pytest
 from hypothesis import settings
 
+from tests import servers
 from tests.support import World, painted
 
 # A busy machine is no reason to call a property false.
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
+#: How a test is skipped that found no server, so that the end of the run can tell of it.
+NO_SERVER = "no server: "
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers hear by their environment which servers there are; without workers the first test that asks finds out."""
+    if not hasattr(config, "workerinput") and getattr(config.option, "numprocesses", None):
+        servers.find_all()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    servers.stop_all()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What was not tested for want of a server."""
+    missing = Counter(
+        str(report.longrepr[2]).partition(NO_SERVER)[2]
+        for report in terminalreporter.stats.get("skipped", [])
+        if isinstance(report.longrepr, tuple) and NO_SERVER in str(report.longrepr[2])
+    )
+    if missing:
+        terminalreporter.section("not tested")
+        for reason, count in sorted(missing.items()):
+            terminalreporter.line(f"{count} tests: {reason}")
+        terminalreporter.line("docs/testing.md tells how to give them a server.")
+
+
+def server(name: str) -> str:
+    """The address of a server. Without one the test is skipped; where the suite must be whole it fails."""
+    try:
+        return servers.find(name)
+    except servers.NoServer as error:
+        without(f"{servers.KINDS[name].name}: {error}", is_expected=servers.KINDS[name].private is not None)
+
+
+def without(reason: str, *, is_expected: bool = True) -> Any:
+    """There is no server. A continuous integration has all but those that cannot be had there."""
+    if servers.is_ci() and is_expected:
+        pytest.fail(f"{NO_SERVER}{reason}")
+    pytest.skip(f"{NO_SERVER}{reason}")
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A PostgreSQL database of this worker's own."""
+    server_url, name = server("postgres"), f"aftercommit_{uuid4().hex[:12]}"
+    execute_postgres(server_url, f"CREATE DATABASE {name}")
+    yield other_database(server_url, name)
+    execute_postgres(server_url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def execute_postgres(url: str, sql: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql)
+
+
+@pytest.fixture(scope="session")
+def mysql_url() -> Iterator[str]:
+    """A MySQL or MariaDB database of this worker's own."""
+    server_url, name = server("mysql"), f"aftercommit_{uuid4().hex[:12]}"
+    execute_mysql(server_url, f"CREATE DATABASE {name}")
+    yield other_database(server_url, name)
+    execute_mysql(server_url, f"DROP DATABASE {name}")
+
+
+def execute_mysql(url: str, sql: str) -> None:
+    with servers.pymysql_connect(url) as connection, connection.cursor() as cursor:
+        cursor.execute(sql)
+
+
+@pytest.fixture(scope="session")
+def sqlserver_url() -> str:
+    """A SQL Server that somebody named; there is none to be had otherwise."""
+    return server("sqlserver")
+
+
+def other_database(url: str, name: str) -> str:
+    return urlsplit(url)._replace(path=f"/{name}").geturl()
+
+
+@pytest.fixture
+def private_postgres() -> Iterator[servers.PrivatePostgres]:
+    """A PostgreSQL that the test may stop and start."""
+    yield from _started(servers.private_postgres)
+
+
+@pytest.fixture
+def private_mariadb() -> Iterator[servers.PrivateMariadb]:
+    """A MariaDB that the test may stop and start."""
+    yield from _started(servers.private_mariadb)
+
+
+@pytest.fixture
+def pgbouncer(postgres_url: str) -> Iterator[servers.Pgbouncer]:
+    """A pooler in transaction mode before this worker's PostgreSQL database."""
+    yield from _started(lambda: servers.pgbouncer(postgres_url))
+
+
+def _started(make: Callable[[], Any]) -> Iterator[Any]:
+    with ExitStack() as stack:
+        try:
+            made = stack.enter_context(make())
+        except servers.NoServer as error:
+            without(str(error))
+        yield made
+
 
 @pytest.fixture(params=["threads", "asyncio"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     """Either runtime, over a SQLite file of its own."""
     return World(request.param, tmp_path)
+
+
+#: Every way to a server: the database, the runtime, and the scheme of its URL.
+WAYS = {
+    "postgres-threads": ("postgres", "threads", "postgresql"),
+    "postgres-asyncio": ("postgres", "asyncio", "postgresql"),
+    "postgres-asyncpg": ("postgres", "asyncio", "postgresql+asyncpg"),
+    "mariadb-threads": ("mariadb", "threads", "mysql"),
+    "mariadb-asyncio": ("mariadb", "asyncio", "mysql"),
+}
+
+
+@pytest.fixture(params=WAYS)
+def server_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    """Either runtime over each server and driver, with empty tables."""
+    database, runtime, scheme = WAYS[request.param]
+    url: str = request.getfixturevalue("postgres_url" if database == "postgres" else "mysql_url")
+    made = World(runtime, tmp_path, database, urlsplit(url)._replace(scheme=scheme).geturl())
+    made.somebody.clear()
+    yield made
+    made.somebody.close()
 
 
 @pytest.fixture(params=["sync", "async"])

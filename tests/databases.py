@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import threading
 from abc import ABC, abstractmethod
@@ -19,6 +20,13 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 #: How long a look may wait for a lock, in seconds: a transaction that was left open should be seen, not waited for.
 PATIENCE = 20
+
+
+#: Where a statement names a time: `lease_until = 0`, `available_at > ?`; or another value.
+VALUE = re.compile(
+    r"(?P<time>\b(?:occurred|scheduled|created|available|done|locked)_at\b\s*[<>=]+\s*|\blease_until\s*[<>=]+\s*)?"
+    r"(?P<value>\?|(?<![\w'.])\d+\b)"
+)
 
 
 class Row:
@@ -52,7 +60,10 @@ def _plain(value: Any) -> Any:
 
 
 class Database(ABC):
-    """Looks at tables and changes them, each time committed. From any thread; parameters are written `?`."""
+    """Looks at tables and changes them, each time committed. From any thread.
+
+    Statements are written as for SQLite: parameters as `?`, times in microseconds (`lease_until = 0`).
+    """
 
     @abstractmethod
     def read(self, sql: str, *parameters: object) -> list[Any]: ...
@@ -64,10 +75,6 @@ class Database(ABC):
     @abstractmethod
     def now(self) -> int:
         """The database's clock."""
-
-    @abstractmethod
-    def at(self, micros: int) -> Any:
-        """An instant as a parameter for a column of time."""
 
     @abstractmethod
     def clear(self) -> None:
@@ -94,9 +101,6 @@ class SqliteDatabase(Database):
         sql = "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"
         return int(self.read(sql)[0][0])
 
-    def at(self, micros: int) -> int:
-        return micros
-
     def clear(self) -> None:
         raise NotImplementedError("a SQLite database is a new file for each test")
 
@@ -115,13 +119,29 @@ class ServerDatabase(Database):
     @abstractmethod
     def _connect(self) -> Any: ...
 
+    @abstractmethod
+    def at(self, micros: int) -> Any:
+        """An instant as a parameter for a column of time."""
+
     def _execute(self, sql: str, parameters: Sequence[object]) -> tuple[list[Any], int]:
         with self._lock, self._connection.cursor() as cursor:
-            cursor.execute(sql.replace("%", "%%").replace("?", "%s") if parameters else sql, parameters or None)
+            cursor.execute(*self._translated(sql, parameters))
             if cursor.description is None:
                 return [], cursor.rowcount
             names = [column[0] for column in cursor.description]
             return [Row(names, cells) for cells in cursor.fetchall()], cursor.rowcount
+
+    def _translated(self, sql: str, parameters: Sequence[object]) -> tuple[str, list[object]]:
+        given, bound = iter(parameters), list[object]()
+
+        def bind(match: re.Match[str]) -> str:
+            if match["value"] != "?" and not match["time"]:
+                return match[0]
+            value = next(given) if match["value"] == "?" else int(match["value"])
+            bound.append(self.at(value) if match["time"] and isinstance(value, int) else value)
+            return f"{match['time'] or ''}%s"
+
+        return VALUE.sub(bind, sql.replace("%", "%%")), bound
 
     def read(self, sql: str, *parameters: object) -> list[Any]:
         return self._execute(sql, parameters)[0]
@@ -129,20 +149,19 @@ class ServerDatabase(Database):
     def write(self, sql: str, *parameters: object) -> int:
         return self._execute(sql, parameters)[1]
 
-    def at(self, micros: int) -> datetime:
-        return (EPOCH + timedelta(microseconds=micros)).replace(tzinfo=self._zone)
-
-    _zone = UTC
-
     def close(self) -> None:
         self._connection.close()
 
 
 class PostgresDatabase(ServerDatabase):
     def _connect(self) -> Any:
-        connection = psycopg.connect(self.url, autocommit=True)
+        _, _, address = self.url.partition("://")
+        connection = psycopg.connect(f"postgresql://{address}", autocommit=True)  # whichever driver the URL is for
         connection.execute(f"SET TIME ZONE 'UTC'; SET lock_timeout = '{PATIENCE}s'; SET synchronous_commit = off")
         return connection
+
+    def at(self, micros: int) -> datetime:
+        return EPOCH + timedelta(microseconds=micros)
 
     def now(self) -> int:
         return int(self.read("SELECT clock_timestamp()")[0][0])
@@ -156,14 +175,15 @@ class PostgresDatabase(ServerDatabase):
 
 
 class MysqlDatabase(ServerDatabase):
-    _zone = None  # type: ignore[assignment]  # its columns have none, and its driver would cut it off
-
     def _connect(self) -> Any:
         return pymysql_connect(
             self.url,
             charset="utf8mb4",
-            init_command=f"SET time_zone = '+00:00', lock_wait_timeout = {PATIENCE}, innodb_lock_wait_timeout = {PATIENCE}",
+            init_command=f"SET time_zone = '+00:00', lock_wait_timeout = {PATIENCE}",
         )
+
+    def at(self, micros: int) -> datetime:
+        return (EPOCH + timedelta(microseconds=micros)).replace(tzinfo=None)  # its columns have no zone
 
     def now(self) -> int:
         return int(self.read("SELECT utc_timestamp(6)")[0][0])

@@ -36,7 +36,7 @@ class NoServer(Exception):
 
 
 def is_ci() -> bool:
-    return bool(os.environ.get("CI"))
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
 # ---------------------------------------------------------------- what is installed
@@ -266,12 +266,13 @@ class Pgbouncer(PrivateServer):
         self._server = installed("pgbouncer")
         password = f" password={unquote(self._behind.password)}" if self._behind.password else ""
         (self.folder / "users.txt").write_text(f'"{self._user}" ""\n')
+        behind = f"host={self._behind.hostname} port={self._behind.port or 5432} user={self._user}{password}"
         (self.folder / "pgbouncer.ini").write_text(
-            f"[databases]\n* = host={self._behind.hostname} port={self._behind.port or 5432} user={self._user}{password}\n"
+            f"[databases]\n* = {behind}\n"
             f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self.port}\nunix_socket_dir =\n"
             f"auth_type = trust\nauth_file = {self.folder}/users.txt\n"
             # Two: whoever keeps state in a session meets another session soon.
-            "pool_mode = transaction\ndefault_pool_size = 2\nmax_client_conn = 200\nignore_startup_parameters = extra_float_digits\n"
+            "pool_mode = transaction\ndefault_pool_size = 2\nmax_client_conn = 200\n"
         )
 
     def _command(self) -> list[str | Path]:
@@ -370,7 +371,7 @@ _started: list[PrivateServer] = []
 
 
 def find(name: str) -> str:
-    """The address of a server of this kind, found or started by the first who asks; NoServer tells why there is none."""
+    """The address of a server, found or started for the first who asks. NoServer tells why there is none."""
     kind = KINDS[name]
     missing = f"{kind.variable}_MISSING"
     if reason := os.environ.get(missing):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
 from collections.abc import Callable, Coroutine
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from aftercommit import AsyncOutbox, Outbox
 from aftercommit.runtime.threads import run
+from tests.databases import Database, MysqlDatabase, PostgresDatabase, SqliteDatabase
 
 #: Far longer than anything takes, far shorter than the suite's own limit.
 PATIENCE = 20.0
@@ -69,17 +70,18 @@ async def _blocking(wait: Callable[[], None]) -> None:
 
 
 class World:
-    """A runtime to run a scenario in."""
+    """A runtime to run a scenario in, over a database: a SQLite file of its own, or a server's at `url`."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, database: str = "sqlite", url: str | None = None) -> None:
         self.name = name
         self.folder = folder
+        self.database = database
         self.path = folder / "outbox.db"
-        self.url = f"sqlite:///{self.path}"
+        self.url = f"sqlite:///{self.path}" if url is None else url
         self._made: list[Any] = []
 
     def __repr__(self) -> str:
-        return f"World({self.name})"
+        return f"World({self.name}, {self.database})"
 
     @property
     def is_async(self) -> bool:
@@ -89,6 +91,8 @@ class World:
         """An outbox whose methods are awaited in both worlds; closed when the scenario ends."""
         kind = AsyncOutbox if self.is_async else Outbox
         make = kind if wiring is None else getattr(kind, wiring)
+        if target is None and self.database != "sqlite":
+            options.setdefault("create_schema", True)
         outbox = make(self.url if target is None else target, **options)
         adapted = outbox if self.is_async else Awaited(outbox)
         self._made.append(adapted)
@@ -106,24 +110,24 @@ class World:
 
     # -------------------------------------------------------- the table, seen by somebody else
 
-    def rows(self, sql: str = "SELECT * FROM outbox_event ORDER BY position", *parameters: object) -> list[sqlite3.Row]:
-        """Read on a connection of its own: only what is committed."""
-        connection = sqlite3.connect(self.path)
-        connection.row_factory = sqlite3.Row
-        try:
-            return connection.execute(sql, parameters).fetchall()
-        finally:
-            connection.close()
+    @cached_property
+    def somebody(self) -> Database:
+        """Who looks: on a connection of its own."""
+        if self.database == "sqlite":
+            return SqliteDatabase(self.path)
+        return (PostgresDatabase if self.database == "postgres" else MysqlDatabase)(self.url)
+
+    def rows(self, sql: str = "SELECT * FROM outbox_event ORDER BY position", *parameters: object) -> list[Any]:
+        """Only what is committed. Times in microseconds, whatever the database."""
+        return self.somebody.read(sql, *parameters)
 
     def change(self, sql: str, *parameters: object) -> int:
-        """Write on a connection of its own, committed."""
-        connection = sqlite3.connect(self.path, timeout=PATIENCE)
-        try:
-            count = connection.execute(sql, parameters).rowcount
-            connection.commit()
-            return count
-        finally:
-            connection.close()
+        """Write, committed. Times as in `rows`, in the text of the statement (`lease_until = 0`) and as parameters."""
+        return self.somebody.write(sql, *parameters)
+
+    def now(self) -> int:
+        """The database's clock, in microseconds."""
+        return self.somebody.now()
 
     def statuses(self) -> list[int]:
         return [row["status"] for row in self.rows()]

@@ -40,7 +40,11 @@ class Table:
         return self.connection.execute(sql, parameters or None).rowcount
 
     def clear(self) -> None:
+        """No rows, and no tables of other names."""
         self.execute("TRUNCATE outbox_event")
+        for row in self.read("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"):
+            if row["tablename"] not in ("outbox_event", "outbox_schema"):
+                self.execute(f'DROP TABLE "{row["tablename"]}"')
 
     def rows(self) -> list[dict[str, Any]]:
         return [

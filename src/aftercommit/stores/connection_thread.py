@@ -7,17 +7,12 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from aftercommit.claims import QueryResult
+from aftercommit.stores.kept import KEPT, abandoned
 
 T = TypeVar("T")
-
-#: Idle connections that are kept.
-KEPT: Final = 16
-
-#: Connections of a parent process. Closing them here could end what the parent does on them, so they are kept for ever.
-abandoned: Final[list[object]] = []
 
 
 class BlockingConnection(Protocol):

@@ -48,6 +48,9 @@ class EngineSource:
 class AsyncEngineSource:
     """An async engine."""
 
+    #: What stands before the server is not known.
+    is_direct = False
+
     def __init__(self, engine: Any, is_dead: Callable[[Any], bool]) -> None:
         self._engine = engine
         self._is_dead = is_dead

@@ -59,11 +59,11 @@ async def walk(store: Any) -> None:
 class NamingContract(StoreHooks):
     """Where the rows are."""
 
-    @pytest.mark.parametrize("table", WORDS)
+    @pytest.mark.parametrize("word", WORDS)
     @played
-    async def test_a_table_may_have_any_plain_name(self, table: str) -> None:
+    async def test_a_table_may_have_any_plain_name(self, word: str) -> None:
         """TC-202: whatever the word means in SQL, in every statement."""
-        await walk(await self.opened(table=table))
+        await walk(await self.opened(table=word))
 
     @played
     async def test_completed_rows_are_deleted_from_a_table_of_any_name(self) -> None:
@@ -72,11 +72,11 @@ class NamingContract(StoreHooks):
         assert await settle(store, (await take_one(store)).lease, DONE)
         assert await store.records.purge_aged(NOW, limit=9) == 0, "it is gone"
 
-    @pytest.mark.parametrize("table", REFUSED, ids=repr)
-    def test_a_table_with_another_name_is_refused(self, table: str) -> None:
+    @pytest.mark.parametrize("word", REFUSED, ids=repr)
+    def test_a_table_with_another_name_is_refused(self, word: str) -> None:
         """TC-202: before anything is asked of the database."""
         with pytest.raises(InvalidOption, match="table is"):
-            self.make_store(table=table)
+            self.make_store(table=word)
 
     @played
     async def test_two_tables_in_one_database_do_not_see_each_other(self) -> None:
@@ -102,10 +102,10 @@ class NamingContract(StoreHooks):
         assert self.rows() == []
         assert len(await take(store)) == 1
 
-    @pytest.mark.parametrize("schema", REFUSED, ids=repr)
-    def test_a_schema_with_another_name_is_refused(self, schema: str) -> None:
+    @pytest.mark.parametrize("word", REFUSED, ids=repr)
+    def test_a_schema_with_another_name_is_refused(self, word: str) -> None:
         with pytest.raises(InvalidOption, match="schema"):
-            self.make_store(schema=schema)
+            self.make_store(schema=word)
 
     @played
     async def test_opening_again_changes_nothing(self) -> None:

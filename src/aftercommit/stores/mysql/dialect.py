@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
 
 from aftercommit.stores.rows import HeldRow, as_group
-from aftercommit.stores.statements import Dialect, Statement
+from aftercommit.stores.statements import Dialect
 
 #: Seven thousand years in microseconds: the longest delay that ends before the last day a DATETIME can hold.
 LONGEST_DELAY: Final = 220_903_200_000_000_000
@@ -18,10 +19,13 @@ _BYTEWISE: Final = "CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /
 _by_key = itemgetter(0, 1)
 
 
-def in_lock_order(_: Statement, rows: Sequence[HeldRow]) -> dict[str, object]:
-    """The group as one JSON text, in the order of the index by which its rows are locked: two groups that share rows
-    then wait for each other in one direction only."""
-    return {"held": as_group([_capped(row) for row in sorted(rows, key=_by_key)])}
+@dataclass(frozen=True, slots=True)
+class MysqlDialect(Dialect):
+    """Groups travel in the order in which their rows are locked."""
+
+    def group(self, rows: Sequence[HeldRow]) -> dict[str, object]:
+        """In the order of the index: two groups that share rows then wait for each other in one direction only."""
+        return {"held": as_group([_capped(row) for row in sorted(rows, key=_by_key)])}
 
 
 def _capped(row: HeldRow) -> HeldRow:
@@ -29,7 +33,7 @@ def _capped(row: HeldRow) -> HeldRow:
     return row if delay is None or delay <= LONGEST_DELAY else (*row[:4], LONGEST_DELAY, *row[5:])
 
 
-DIALECT: Final = Dialect(
+DIALECT: Final = MysqlDialect(
     name="MySQL",
     package="aftercommit.stores.mysql",
     now="UTC_TIMESTAMP(6)",
@@ -42,7 +46,6 @@ DIALECT: Final = Dialect(
         f" `error` TEXT {_BYTEWISE} PATH '$[5]', counted INT PATH '$[6]', done LONGTEXT {_BYTEWISE} PATH '$[7]'"
         ")) AS held"
     ),
-    group=in_lock_order,
     quotes=("`", "`"),
     claims_by_status=True,
 )

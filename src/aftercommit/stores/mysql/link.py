@@ -18,6 +18,9 @@ _CHUNK: Final = 500_000
 
 _SAVEPOINT: Final = "aftercommit_many"
 
+#: Connections of a parent process. Closing one here would end the parent's session, so they are kept for ever.
+abandoned: Final[list[object]] = []
+
 
 class Link(Protocol):
     """A driver's connection, awaited. The server's own word, which comes with every reply, tells its state."""
@@ -56,7 +59,7 @@ class Link(Protocol):
         """Say good-bye and close."""
 
     def drop(self) -> None:
-        """Close at once. Never raises."""
+        """Close at once. Never raises, and leaves alone what is a parent process's."""
 
 
 class LinkTx:

@@ -7,8 +7,8 @@ from typing import Any
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
-from aftercommit.stores.postgres.per_loop import LARGEST, PATIENCE, PerLoop
-from aftercommit.stores.postgres.pools import SETTINGS, check_server
+from aftercommit.stores.postgres.per_loop import LARGEST, PATIENCE, PerLoop, check_version
+from aftercommit.stores.postgres.pools import WHO_SERVES, settings
 
 
 class OwnAsyncPool(PerLoop[AsyncConnectionPool[Any]]):
@@ -19,10 +19,17 @@ class OwnAsyncPool(PerLoop[AsyncConnectionPool[Any]]):
         self._conninfo = conninfo
 
     async def opened(self) -> AsyncConnectionPool[Any]:
-        async with await psycopg.AsyncConnection.connect(self._conninfo, **SETTINGS) as connection:
-            check_server(connection)
+        async with await psycopg.AsyncConnection.connect(self._conninfo, **settings(is_direct=False)) as connection:
+            check_version(connection.info.server_version // 10_000)
+            served_by = await (await connection.execute(WHO_SERVES)).fetchone()
+            is_direct = served_by == (connection.info.backend_pid,)
         pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
-            self._conninfo, min_size=0, max_size=LARGEST, timeout=PATIENCE, kwargs=SETTINGS, open=False
+            self._conninfo,
+            min_size=0,
+            max_size=LARGEST,
+            timeout=PATIENCE,
+            kwargs=settings(is_direct=is_direct),
+            open=False,
         )
         await pool.open()
         return pool

@@ -20,6 +20,9 @@ T = TypeVar("T")
 class AsyncpgSource(Protocol):
     """Where connections come from, and where they go back to; a broken one is not lent again."""
 
+    #: Whether it is known that no pooler stands before the server.
+    is_direct: bool
+
     async def take(self) -> Any: ...
 
     async def give(self, connection: Any) -> None: ...
@@ -46,8 +49,8 @@ def fault_of(error: Exception) -> Fault:
 
 
 class AsyncpgExecutor:
-    """Every statement runs inside a transaction and is parsed anew: behind a pooler the two round trips of an unnamed
-    statement have to meet one session, and a plan made on an empty table must not be kept."""
+    """Group statements are parsed anew each time: a plan made on an empty table must not be kept. Unless the server is
+    known to be reached directly they run inside a transaction: their two round trips have to meet one session."""
 
     colour = Colour.ASYNC
 
@@ -55,24 +58,29 @@ class AsyncpgExecutor:
         self._source = source
 
     async def fetch(self, sql: str, parameters: Sequence[object] = (), *, writes: bool = True) -> list[Any]:
-        return await self.transact(lambda tx: tx.fetch(sql, parameters))
+        return [tuple(row) for row in (await self._single(sql, parameters))[0]]
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        if not parameters:  # a single message, which needs no transaction; it may be a statement that forbids one
-            return await self._alone(sql)
-
-        async def work(tx: Tx) -> int:
-            _, count = await parsed_anew(cast("OpenAsyncpgTransaction", tx).connection, sql, parameters)
-            return count
-
-        return await self.transact(work)
-
-    async def _alone(self, sql: str) -> int:
-        connection = await self._source.take()
+        if parameters:
+            return (await self._single(sql, parameters))[1]
+        connection = await self._source.take()  # a single message, and perhaps one that no transaction may hold
         try:
             return count_of(await connection.execute(sql))
         finally:
             await self._source.give(connection)
+
+    async def _single(self, sql: str, parameters: Sequence[object]) -> tuple[list[Any], int]:
+        async def alone() -> tuple[list[Any], int]:
+            connection = await self._source.take()
+            try:
+                return await parsed_anew(connection, sql, parameters)
+            finally:
+                await self._source.give(connection)
+
+        async def inside(tx: Tx) -> tuple[list[Any], int]:
+            return await parsed_anew(cast("OpenAsyncpgTransaction", tx).connection, sql, parameters)
+
+        return await (retrying(alone, fault_of) if self._source.is_direct else self.transact(inside))
 
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
         return await retrying(lambda: self._transact(work), fault_of)

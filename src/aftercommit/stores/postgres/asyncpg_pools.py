@@ -6,20 +6,35 @@ from typing import Any
 
 import asyncpg
 
-from aftercommit.stores.postgres.per_loop import LARGEST, PATIENCE, PerLoop
+from aftercommit.stores.postgres.per_loop import LARGEST, PATIENCE, PerLoop, check_version
 
 
 class OwnAsyncpgPool(PerLoop[Any]):
-    """A pool of asyncpg's connections without a statement cache, which a pooler would break."""
+    """Opened by its first use, closed with the outbox. Behind a pooler it has no statement cache: another session would
+    not know what is prepared in one."""
 
-    def __init__(self, dsn: str, **settings: Any) -> None:
+    is_direct = False
+
+    def __init__(self, dsn: str) -> None:
         super().__init__()
         self._dsn = dsn
-        self._settings = {"min_size": 0, "max_size": LARGEST, "statement_cache_size": 0, **settings}
 
     async def opened(self) -> Any:
-        # What a session could keep is never set here, so nothing has to be reset: that would be a round trip each time.
-        return await asyncpg.create_pool(self._dsn, reset=_as_it_is, **self._settings)
+        first = await asyncpg.connect(self._dsn, statement_cache_size=0, timeout=PATIENCE)
+        try:
+            check_version(first.get_server_version().major)
+            # A pooler has told the client of another process than the one that really serves.
+            self.is_direct = await first.fetchval("SELECT pg_backend_pid()") == first.get_server_pid()
+        finally:
+            await first.close()
+        return await asyncpg.create_pool(
+            self._dsn,
+            min_size=0,
+            max_size=LARGEST,
+            # What a session could keep is never set here, so nothing has to be reset, a round trip each time.
+            reset=_as_it_is,
+            **({} if self.is_direct else {"statement_cache_size": 0}),
+        )
 
     async def take(self) -> Any:
         return await (await self.current()).acquire(timeout=PATIENCE)
@@ -46,6 +61,8 @@ async def _as_it_is(_: Any) -> None:
 
 class GivenAsyncpgPool:
     """The user's own pool. It is used and never closed."""
+
+    is_direct = False
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -10,22 +11,16 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool
 
-from aftercommit.errors import SchemaMismatch
-from aftercommit.stores.postgres.per_loop import LARGEST, PATIENCE, abandoned
-
-OLDEST_SERVER: Final = 13
-
-#: Nothing is prepared by number of uses: behind a pooler another session would not know it.
-SETTINGS: Final[dict[str, Any]] = {"autocommit": True, "prepare_threshold": None}
+from aftercommit.stores.postgres.per_loop import LARGEST, PATIENCE, abandoned, check_version
 
 
-def check_server(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
-    version = connection.info.server_version
-    if version < OLDEST_SERVER * 10_000:
-        raise SchemaMismatch(
-            f"the server is PostgreSQL {version // 10_000}, aftercommit needs {OLDEST_SERVER}",
-            fix="upgrade the server",
-        )
+def settings(*, is_direct: bool) -> dict[str, Any]:
+    """Behind a pooler nothing is prepared: another session would not know it. Else an INSERT gains half its time."""
+    return {"autocommit": True, "prepare_threshold": 2 if is_direct else None}
+
+
+#: The process that really serves a session. A pooler has told the client of another one.
+WHO_SERVES: Final = "SELECT pg_backend_pid()"
 
 
 class OwnPool:
@@ -34,26 +29,32 @@ class OwnPool:
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
         self._pool: ConnectionPool[Any] | None = None
+        self._opening = threading.Lock()
 
     def take(self) -> psycopg.Connection[Any]:
         connection: psycopg.Connection[Any] = (self._pool or self._opened()).getconn()
         return connection
 
     def _opened(self) -> ConnectionPool[Any]:
+        with self._opening:
+            self._pool = self._pool or self._new()
+            return self._pool
+
+    def _new(self) -> ConnectionPool[Any]:
         # A pool would try for a long while and then say only that it took too long; a connection says why.
-        with psycopg.connect(self._conninfo, **SETTINGS) as connection:
-            check_server(connection)
-        pool = ConnectionPool(
+        with psycopg.connect(self._conninfo, **settings(is_direct=False)) as connection:
+            check_version(connection.info.server_version // 10_000)
+            served_by = connection.execute(WHO_SERVES).fetchone()
+            is_direct = served_by == (connection.info.backend_pid,)
+        return ConnectionPool(
             self._conninfo,
             min_size=0,
             max_size=LARGEST,
             timeout=PATIENCE,
-            kwargs=SETTINGS,
+            kwargs=settings(is_direct=is_direct),
             open=True,
             name=f"aftercommit-{os.getpid()}",
         )
-        self._pool = pool
-        return pool
 
     def give(self, connection: psycopg.Connection[Any]) -> None:
         if self._pool is None or connection._pool is not self._pool:
@@ -73,6 +74,7 @@ class OwnPool:
     def abandon(self) -> None:
         abandoned.append(self._pool)
         self._pool = None
+        self._opening = threading.Lock()  # a thread of the parent may hold the old one
 
 
 class GivenPool:

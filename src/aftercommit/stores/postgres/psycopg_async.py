@@ -112,10 +112,15 @@ class AsyncPsycopgExecutor:
         self._source.abandon()
 
 
-async def run(connection: Connection, sql: str, parameters: Sequence[object] = ()) -> Cursor:
-    """A cursor of our own: the rows and cursors that a user's connection makes are for the user's statements."""
+async def run(
+    connection: Connection, sql: str, parameters: Sequence[object] = (), *, prepare: bool | None = False
+) -> Cursor:
+    """A cursor of our own: the rows and cursors that a user's connection makes are for the user's statements.
+
+    Prepared is only what has no plan to go wrong, an INSERT, and only if the connection prepares at all.
+    """
     cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
-    return await cursor.execute(sql, parameters or None, prepare=False)
+    return await cursor.execute(sql, parameters or None, prepare=prepare)
 
 
 async def give_back(source: AsyncSource, connection: Connection, was_autocommit: bool) -> None:
@@ -143,7 +148,7 @@ class AsyncPsycopgTx:
         return not self._connection.closed and (self.is_begun or not self._connection.autocommit)
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        return (await run(self._connection, sql, parameters)).rowcount
+        return (await run(self._connection, sql, parameters, prepare=None)).rowcount
 
     async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
         return sum([await self.execute(sql, each) for each in parameters])

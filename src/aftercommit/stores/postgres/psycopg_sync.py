@@ -110,10 +110,15 @@ class PsycopgExecutor:
         self._source.abandon()
 
 
-def run(connection: Connection, sql: str, parameters: Sequence[object] = ()) -> psycopg.Cursor[Any]:
-    """A cursor of our own: the rows and cursors that a user's connection makes are for the user's statements."""
+def run(
+    connection: Connection, sql: str, parameters: Sequence[object] = (), *, prepare: bool | None = False
+) -> psycopg.Cursor[Any]:
+    """A cursor of our own: the rows and cursors that a user's connection makes are for the user's statements.
+
+    Prepared is only what has no plan to go wrong, an INSERT, and only if the connection prepares at all.
+    """
     cursor = psycopg.Cursor(connection, row_factory=tuple_row)
-    return cursor.execute(sql, parameters or None, prepare=False)
+    return cursor.execute(sql, parameters or None, prepare=prepare)
 
 
 @contextmanager
@@ -146,7 +151,7 @@ class PsycopgTx:
         return not self._connection.closed and (self.is_begun or not self._connection.autocommit)
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        return run(self._connection, sql, parameters).rowcount
+        return run(self._connection, sql, parameters, prepare=None).rowcount
 
     async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
         return sum([run(self._connection, sql, each).rowcount for each in parameters])

@@ -5,20 +5,15 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from aftercommit.claims import QueryResult
 from aftercommit.ports import Colour, Fault, Tx
+from aftercommit.stores.kept import KEPT, abandoned
 from aftercommit.stores.single import SingleStatements
 from aftercommit.stores.sqlite.connection import BlockingTx, SqliteConnection, fault_of, gate_of
 
 T = TypeVar("T")
-
-#: Idle connections that are kept.
-KEPT: Final = 16
-
-#: Connections of a parent process. Closing them here could undo the parent's locks, so they are kept for ever.
-abandoned: Final[list[object]] = []
 
 
 async def in_transaction(

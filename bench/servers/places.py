@@ -1,0 +1,229 @@
+"""Where a run measures: a database of its own on a server that answers."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Self
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from aftercommit import Outbox
+from bench import hand
+
+#: What a backlog is copied from; its rows have the columns of a new event.
+_COLUMNS = "event_id, event_type, aggregate_type, partition_no, payload, content_type"
+
+_CHUNK = 1_000
+
+
+class Absent(Exception):
+    """A measure is left out, and why."""
+
+
+class Place(ABC):
+    """A database with the outbox's own tables and a business table, seen by somebody who is not measured."""
+
+    kind: ClassVar[str]
+    variable: ClassVar[str]
+    default: ClassVar[str]
+    #: The database's clock, and a second of it.
+    now: ClassVar[str]
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._name = f"aftercommit_bench_{secrets.token_hex(4)}"
+        self._backlog = 0
+
+    @classmethod
+    @contextmanager
+    def opened(cls) -> Iterator[Self]:
+        """A new database until the end of the block."""
+        server = cls.connected()
+        place = cls(cls.address())
+        server.run(f"CREATE DATABASE {place._name}")
+        try:
+            place.url = urlunsplit(urlsplit(place.url)._replace(path=f"/{place._name}"))
+            place._set_up()
+            yield place
+        finally:
+            place.close()
+            server.drop(place._name)
+            server.close()
+
+    @classmethod
+    def address(cls) -> str:
+        return os.environ.get(cls.variable) or cls.default
+
+    @classmethod
+    def connected(cls) -> Self:
+        """At the database that the address names."""
+        place = cls(cls.address())
+        try:
+            place.connect()
+        except Exception as error:
+            raise Absent(f"no {cls.kind} answers; {cls.variable} names one ({type(error).__name__})") from None
+        return place
+
+    def _set_up(self) -> None:
+        self.connect()
+        outbox = Outbox(self.url)
+        outbox.create_schema()
+        outbox.close()
+        self.run("CREATE TABLE orders (id INTEGER PRIMARY KEY, customer VARCHAR(100) NOT NULL, total INTEGER NOT NULL)")
+        self.run(f"CREATE TABLE backlog AS SELECT {_COLUMNS} FROM outbox_event WHERE 1 = 0")
+
+    @abstractmethod
+    def connect(self) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def run(self, sql: str, parameters: Any = None) -> list[Any]:
+        """One statement, committed; its rows if it has any."""
+
+    @abstractmethod
+    def drop(self, name: str) -> None: ...
+
+    @abstractmethod
+    def tidy(self, table: str) -> None:
+        """What the server would do in a quiet minute: statistics, and everything on disk."""
+
+    @abstractmethod
+    def facts(self) -> str:
+        """Version and settings that decide what a commit costs."""
+
+    @property
+    @abstractmethod
+    def transactions(self) -> int | None:
+        """Committed so far in this database by sessions that have ended, where the server counts them."""
+
+    def clear(self) -> None:
+        self.run("TRUNCATE TABLE outbox_event")
+        self.run("TRUNCATE TABLE orders")
+
+    def fill(self, rows: int, *, table: str = "outbox_event", is_cleared: bool = True) -> None:
+        """That many events that are due."""
+        if self._backlog != rows:
+            self._make_backlog(rows)
+        if is_cleared:
+            self.run(f"TRUNCATE TABLE {table}")
+        self.run(
+            f"INSERT INTO {table} ({_COLUMNS}, occurred_at, created_at, available_at) "
+            f"SELECT {_COLUMNS}, {self.now}, {self.now}, {self.now} FROM backlog ORDER BY event_id"
+        )
+        self.tidy(table)
+
+    def _make_backlog(self, rows: int) -> None:
+        self.run("TRUNCATE TABLE backlog")
+        for start in range(0, rows, _CHUNK):
+            numbers = range(start, min(start + _CHUNK, rows))
+            one = "(%s, 'OrderPlaced', '__GLOBAL__', 0, %s, 'application/json')"
+            values = [value for number in numbers for value in (f"{number:026d}", content(number))]
+            self.run(f"INSERT INTO backlog ({_COLUMNS}) VALUES {', '.join([one] * len(numbers))}", values)
+        self._backlog = rows
+
+    def count(self, condition: str, table: str = "outbox_event") -> int:
+        return int(self.run(f"SELECT count(*) FROM {table} WHERE {condition}")[0][0])
+
+    def is_pending(self, table: str = "outbox_event") -> bool:
+        """One step into the index of pending rows."""
+        return bool(self.run(f"SELECT EXISTS (SELECT 1 FROM {table} WHERE status IN (0, 2))")[0][0])
+
+
+def content(number: int) -> str:
+    return hand.encode(hand.payload(number)).decode()
+
+
+class Postgres(Place):
+    kind = "PostgreSQL"
+    variable = "AFTERCOMMIT_TEST_POSTGRES_URL"
+    default = "postgresql://postgres@127.0.0.1:5432/test"
+    now = "statement_timestamp()"
+
+    @property
+    def asyncpg_url(self) -> str:
+        return self.url.replace("postgresql://", "postgresql+asyncpg://", 1)
+
+    def connect(self) -> None:
+        import psycopg  # noqa: PLC0415  (an extra; a run without it has SQLite's figures)
+
+        self._connection = psycopg.connect(self.url, autocommit=True, connect_timeout=5)
+
+    def close(self) -> None:
+        if hasattr(self, "_connection"):
+            self._connection.close()
+
+    def run(self, sql: str, parameters: Any = None) -> list[Any]:
+        cursor = self._connection.execute(sql, parameters)
+        return cursor.fetchall() if cursor.description else []
+
+    def drop(self, name: str) -> None:
+        self.run(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def tidy(self, table: str) -> None:
+        self.run(f"VACUUM (ANALYZE) {table}")
+        self.run("CHECKPOINT")
+
+    def facts(self) -> str:
+        names = ("server_version", "fsync", "synchronous_commit", "shared_buffers", "max_wal_size", "wal_level")
+        version, *settings = (self.run(f"SHOW {name}")[0][0] for name in names)
+        told = ", ".join(f"{name} {value}" for name, value in zip(names[1:], settings, strict=True))
+        return f"{version.split()[0]}, {told}"
+
+    @property
+    def transactions(self) -> int | None:
+        sql = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
+        return int(self.run(sql)[0][0])
+
+
+class Mysql(Place):
+    kind = "MySQL or MariaDB"
+    variable = "AFTERCOMMIT_TEST_MYSQL_URL"
+    default = "mysql://root@127.0.0.1:3306/test"
+    now = "UTC_TIMESTAMP(6)"
+
+    def connect(self) -> None:
+        import pymysql  # noqa: PLC0415
+
+        self._connection = pymysql.connect(**login(self.url), autocommit=True, connect_timeout=5)
+
+    def close(self) -> None:
+        if hasattr(self, "_connection"):
+            self._connection.close()
+
+    def run(self, sql: str, parameters: Any = None) -> list[Any]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql, parameters)
+            return list(cursor.fetchall())
+
+    def drop(self, name: str) -> None:
+        self.run(f"DROP DATABASE {name}")
+
+    def tidy(self, table: str) -> None:
+        self.run(f"ANALYZE TABLE {table}")
+
+    def facts(self) -> str:
+        names = ("innodb_flush_log_at_trx_commit", "sync_binlog", "log_bin", "innodb_buffer_pool_size")
+        settings = self.run(f"SELECT version(), {', '.join('@@' + name for name in names)}")[0]
+        told = ", ".join(f"{name} {value}" for name, value in zip(names, settings[1:], strict=True))
+        return f"{settings[0]}, {told}"
+
+    @property
+    def transactions(self) -> int | None:
+        return None
+
+
+def login(url: str) -> dict[str, Any]:
+    """A MySQL URL as its drivers want it."""
+    parts = urlsplit(url)
+    return {
+        "host": parts.hostname or "127.0.0.1",
+        "port": parts.port or 3306,
+        "user": unquote(parts.username or "root"),
+        "password": unquote(parts.password or ""),
+        "database": parts.path.lstrip("/") or None,
+    }

@@ -1,0 +1,150 @@
+"""A MySQL or MariaDB table seen behind the store's back: on a connection of its own, times in microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import pymysql
+from pymysql.cursors import DictCursor
+
+from aftercommit.ports import Colour
+from aftercommit.stores.mysql.target import mysql_from_url
+
+DRIVERS = {"pymysql": Colour.BLOCKING, "asyncmy": Colour.ASYNC}
+
+TIMES = frozenset({"occurred_at", "scheduled_at", "created_at", "available_at", "done_at", "locked_at", "lease_until"})
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def store_at(url: str, colour: Colour = Colour.BLOCKING, **options: Any) -> Any:
+    return mysql_from_url(url, colour, **{"create_schema": True, **options})
+
+
+def parts_of(url: str) -> dict[str, Any]:
+    """What drivers are given to connect."""
+    parts = urlsplit(url)
+    return {
+        "host": parts.hostname,
+        "port": parts.port or 3306,
+        "user": parts.username,
+        "password": parts.password or "",
+        "database": parts.path[1:],
+    }
+
+
+def connect(url: str, **more: Any) -> Any:
+    """A user's own PyMySQL connection."""
+    return pymysql.connect(**{**parts_of(url), "charset": "utf8mb4", **more})
+
+
+def prepared(store: Any, *statements: str) -> Any:
+    """The store, with sessions on which these statements were run."""
+    for pool in (store.executor._own, store.executor._lent):
+        pool._connect = _and_then(pool._connect, statements)
+    return store
+
+
+def _and_then(connect: Callable[[], Any], statements: tuple[str, ...]) -> Callable[[], Any]:
+    async def connected() -> Any:
+        link = await connect()
+        for sql in statements:
+            await link.run(sql)
+        return link
+
+    return connected
+
+
+class Table:
+    """`outbox_event` of one database."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.connection = connect(url, autocommit=True, cursorclass=DictCursor)
+        self.id = self.connection.thread_id()
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def read(self, sql: str, *parameters: object) -> list[dict[str, Any]]:
+        with self.connection.cursor() as cursor:
+            cursor.execute(sql, parameters or None)
+            return list(cursor.fetchall())
+
+    def value(self, sql: str, *parameters: object) -> Any:
+        (row,) = self.read(sql, *parameters)
+        (value,) = row.values()
+        return value
+
+    def execute(self, sql: str, *parameters: object) -> int:
+        with self.connection.cursor() as cursor:
+            return int(cursor.execute(sql, parameters or None))
+
+    def clear(self) -> None:
+        """Quicker than TRUNCATE, which makes files anew. Tables that a test made go."""
+        self.execute("DELETE FROM outbox_event")
+        for row in self.read("SHOW TABLES"):
+            (name,) = row.values()
+            if name not in ("outbox_event", "outbox_schema"):
+                self.execute(f"DROP TABLE `{name}`")
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {name: micros(value) if name in TIMES else value for name, value in row.items()}
+            for row in self.read("SELECT * FROM outbox_event ORDER BY position")
+        ]
+
+    def statuses(self) -> list[int]:
+        return [row["status"] for row in self.rows()]
+
+    def change(self, event_id: str | None = None, **columns: Any) -> None:
+        sets = ", ".join(f"{name} = %s" for name in columns)
+        values = [instant(value) if name in TIMES else value for name, value in columns.items()]
+        with connect(self.url, autocommit=True, client_flag=2) as connection, connection.cursor() as cursor:
+            sql = f"UPDATE outbox_event SET {sets} WHERE %s IS NULL OR event_id = %s"
+            assert cursor.execute(sql, (*values, event_id, event_id))
+
+    def now(self) -> int:
+        return micros(self.value("SELECT UTC_TIMESTAMP(6)"))
+
+    # ------------------------------------------------------------ other people's sessions
+
+    def sessions(self) -> list[int]:
+        """All connections to this database but this one."""
+        found = self.read(
+            "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+        )
+        return [row.get("id", row.get("ID")) for row in found]
+
+    def kill(self, session: int) -> None:
+        self.execute(f"KILL {session}")
+
+    def open_transactions(self) -> int:
+        return int(
+            self.value(
+                "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_mysql_thread_id IN"
+                " (SELECT id FROM information_schema.processlist WHERE db = DATABASE())"
+            )
+        )
+
+
+@contextmanager
+def locked(url: str, sql: str, *parameters: object) -> Any:
+    """Another transaction that has run this statement, and is open until the block ends."""
+    with connect(url, autocommit=False) as connection, connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        cursor.execute(sql, parameters)
+        yield cursor
+        connection.rollback()
+
+
+def micros(value: datetime | None) -> Any:
+    return None if value is None else (value.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+
+
+def instant(value: int | None) -> datetime | None:
+    return None if value is None else EPOCH + timedelta(microseconds=value)

@@ -1,0 +1,62 @@
+"""MySQL and MariaDB keep the contract of stores, through each driver."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from aftercommit.runtime.threads import run
+from aftercommit.testing import StoreConformance
+from tests.stores.kit import run_in
+from tests.stores.mysql_kit import DRIVERS, Table, prepared, store_at
+
+
+@pytest.fixture(scope="module")
+def table(mysql_url: str) -> Iterator[Table]:
+    store = store_at(mysql_url)
+    run(store.open())
+    run(store.close())
+    found = Table(mysql_url)
+    found.execute("SET SESSION sql_mode = ''")  # so that rows can be damaged
+    yield found
+    found.close()
+
+
+class TestMysql(StoreConformance):
+    """The contract, and what only MySQL can do."""
+
+    @pytest.fixture(params=DRIVERS, autouse=True)
+    def database(self, request: pytest.FixtureRequest, table: Table) -> Iterator[None]:
+        self.colour = DRIVERS[request.param]
+        self.table = table
+        table.clear()
+        self.schemas: list[str] = []
+        yield
+        for name in self.schemas:
+            table.execute(f"DROP DATABASE `{name}`")
+
+    def make_store(self, **options: Any) -> Any:
+        # The contract is not about power cuts, and it is long.
+        return store_at(self.table.url, self.colour, **options)
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return run_in(self.colour, coroutine)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return self.table.rows()
+
+    def change(self, event_id: str | None = None, **columns: Any) -> None:
+        self.table.change(event_id, **columns)
+
+    def now(self) -> int:
+        return self.table.now()
+
+    def make_store_in_zone(self, zone: str) -> Any:
+        return prepared(self.make_store(), f"SET time_zone = '{zone}'")
+
+    def make_schema(self, name: str) -> None:
+        self.table.execute(f"DROP DATABASE IF EXISTS `{name}`")
+        self.table.execute(f"CREATE DATABASE `{name}`")
+        self.schemas.append(name)

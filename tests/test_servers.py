@@ -1,0 +1,167 @@
+"""The servers that tests use: worlds on them look alike, private ones come and go, and a missing one is told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pymysql
+import pytest
+
+from tests import servers
+from tests.support import Collector, World
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_a_world_on_a_server_is_like_any_other(server_world: World) -> None:
+    """Written, delivered, settled and seen: by either runtime, through each driver."""
+
+    async def scenario() -> None:
+        seen = Collector()
+        outbox = server_world.outbox()
+        outbox.register("Placed", seen.add)
+        async with outbox:
+            tx = await outbox.begin()
+            await outbox.write("Placed", {"n": 1})
+            assert server_world.rows() == [], "not before the commit"
+            await tx.commit()
+            await seen.reach(1)
+            await server_world.until_settled(1)
+
+    before = server_world.now()
+    server_world.run(scenario)
+    (row,) = server_world.rows()
+    assert (row["status"], row["payload"], row["payload_bytes"]) == (1, '{"n":1}', None)
+    assert before <= row["created_at"] <= row["done_at"] <= server_world.now()
+    assert dict(row)["event_id"] == row["event_id"] in list(row)
+
+
+def test_a_world_on_a_server_begins_empty(server_world: World) -> None:
+    async def scenario() -> None:
+        outbox = server_world.outbox()
+        async with outbox.transaction():
+            await outbox.write("Placed", {})
+
+    server_world.run(scenario)
+    assert len(server_world.rows()) == 1
+
+
+def test_times_are_changed_and_compared_in_microseconds(server_world: World) -> None:
+    """In the text of a statement and as parameters; other numbers stay what they are."""
+
+    async def scenario() -> None:
+        outbox = server_world.outbox()
+        async with outbox.transaction():
+            await outbox.write("Placed", {})
+            await outbox.write("Placed", {})
+
+    server_world.run(scenario)
+    (event_id, *_), _ = [[row["event_id"]] for row in server_world.rows()]
+    sql = "UPDATE outbox_event SET available_at = 1000001, lease_until = ?, attempts = 7 WHERE event_id = ?"
+    assert server_world.change(sql, 1_500_000, event_id) == 1
+    found = server_world.rows("SELECT * FROM outbox_event WHERE available_at < ? AND attempts = ?", 2_000_000, 7)
+    assert [(row["event_id"], row["available_at"], row["lease_until"]) for row in found] == [
+        (event_id, 1_000_001, 1_500_000)
+    ]
+
+
+# ---------------------------------------------------------------- private servers
+
+
+def test_a_private_postgres_comes_back_with_what_was_committed() -> None:
+    """After a word to its clients and without one; and nothing is left of it in the end."""
+    with servers.private_postgres() as server:
+        execute(server.url, "CREATE TABLE t (n int)")
+        for count, immediate in enumerate([False, True], 1):
+            with psycopg.connect(server.url) as connection:
+                connection.execute("INSERT INTO t VALUES (1)")
+                connection.commit()
+                server.stop(immediate=immediate)
+                with pytest.raises(psycopg.OperationalError):
+                    connection.execute("SELECT 1")
+            assert not servers.postgres_answers(server.url)
+            server.start()
+            assert execute(server.url, "SELECT n FROM t") == count
+        folder, process = server.folder, server._process
+    assert not folder.exists()
+    assert process is not None
+    assert process.poll() is not None
+
+
+def execute(url: str, sql: str) -> int:
+    with psycopg.connect(url, autocommit=True) as connection:
+        return connection.execute(sql).rowcount
+
+
+def test_a_private_mariadb_comes_back_with_what_was_committed(private_mariadb: servers.PrivateMariadb) -> None:
+    for count, immediate in enumerate([False, True], 1):
+        with servers.pymysql_connect(private_mariadb.url) as connection, connection.cursor() as cursor:
+            cursor.execute("CREATE TABLE IF NOT EXISTS t (n int)")
+            cursor.execute("INSERT INTO t VALUES (1)")
+            private_mariadb.stop(immediate=immediate)
+            with pytest.raises((pymysql.Error, OSError)):
+                cursor.execute("SELECT 1")
+        private_mariadb.start()
+        with servers.pymysql_connect(private_mariadb.url) as connection, connection.cursor() as cursor:
+            assert cursor.execute("SELECT n FROM t") == count
+
+
+def test_a_pooler_gives_a_session_to_whoever_has_a_transaction(pgbouncer: servers.Pgbouncer) -> None:
+    """More clients in line than sessions behind it."""
+    clients = [psycopg.connect(pgbouncer.url, autocommit=True, prepare_threshold=None) for _ in range(5)]
+    try:
+        backends = {client.execute("SELECT pg_backend_pid()").fetchone()[0] for client in clients}
+    finally:
+        for client in clients:
+            client.close()
+    assert len(backends) <= 2
+
+
+# ---------------------------------------------------------------- none
+
+
+ASKS = "def test_it(postgres_url): pass\ndef test_sql(sqlserver_url): pass\n"
+
+
+def run_without_servers(folder: Path, workers: int, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A run of its own that finds no server, with the conftest of this suite."""
+    (folder / "test_asks.py").write_text(ASKS)
+    known = {name: value for name, value in os.environ.items() if not name.startswith("AFTERCOMMIT_") and name != "CI"}
+    options = [
+        "-q",
+        "-n",
+        str(workers),
+        "-p",
+        "tests.conftest",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        ROOT / "pyproject.toml",
+    ]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "--rootdir", folder, folder / "test_asks.py"],
+        cwd=ROOT,
+        env=known | {"AFTERCOMMIT_TEST_POSTGRES_URL": "postgresql://127.0.0.1:1/none"} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_what_is_not_tested_for_want_of_a_server_is_said_at_the_end(tmp_path: Path) -> None:
+    done = run_without_servers(tmp_path, workers=1)
+    assert done.returncode == 0, done.stdout
+    assert "1 tests: PostgreSQL: nobody answers at AFTERCOMMIT_TEST_POSTGRES_URL" in done.stdout
+    assert "1 tests: SQL Server: AFTERCOMMIT_TEST_SQLSERVER_URL is not set" in done.stdout
+
+
+def test_a_continuous_integration_has_its_servers(tmp_path: Path) -> None:
+    """A suite that skips what it is there for would be green for ever."""
+    done = run_without_servers(tmp_path, workers=0, CI="true")
+    assert done.returncode == 1
+    assert "no server: PostgreSQL: nobody answers" in done.stdout
+    assert "1 skipped, 1 error" in done.stdout, "SQL Server is not to be had there"
