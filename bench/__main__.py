@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from bench import drains, imports, latency, writes
+from bench.servers import MEASURES as ON_SERVERS
+from bench.servers.places import Absent
 from bench.facts import facts, filesystem, is_on_disk, load
 from bench.plot import draw
 from bench.report import notes, save, table
@@ -27,6 +29,7 @@ MEASURES: Final[dict[str, Callable[[Sizes, Path], list[Line]]]] = {
     "drain": drains.drain,
     "latency": latency.latency,
     "import": imports.imports,
+    **ON_SERVERS,
 }
 
 _RESULTS: Final = Path(__file__).resolve().parent / "results"
@@ -47,7 +50,8 @@ def main() -> None:
             "sizes": asdict(sizes),
         }
         _say_what(about)
-        lines = _measure(options.only or list(MEASURES), sizes, workshop)
+        lines, left_out = _measure(options.only or list(MEASURES), sizes, workshop)
+        about["left_out"] = left_out
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
     about["facts"]["load_after"] = load()
@@ -93,14 +97,20 @@ def _say_what(about: dict[str, dict[str, object]]) -> None:
     print(" · ".join(f"{name} {value}" for name, value in about["sizes"].items()), flush=True)
 
 
-def _measure(names: list[str], sizes: Sizes, workshop: Path) -> list[Line]:
-    """One after the other; each is told when it is known."""
+def _measure(names: list[str], sizes: Sizes, workshop: Path) -> tuple[list[Line], dict[str, str]]:
+    """One after the other; each is told when it is known. What has no server here is left out, and said."""
     lines: list[Line] = []
+    left_out: dict[str, str] = {}
     for name in names:
-        found = MEASURES[name](sizes, workshop)
+        try:
+            found = MEASURES[name](sizes, workshop)
+        except Absent as reason:
+            left_out[name] = str(reason)
+            print(f"\n{name.upper()} is left out: {reason}", flush=True)
+            continue
         print("", table(found), *notes(found), sep="\n", flush=True)
         lines += found
-    return lines
+    return lines, left_out
 
 
 def _keep(options: argparse.Namespace, about: dict[str, dict[str, object]], lines: list[Line]) -> None:

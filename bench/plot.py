@@ -20,8 +20,8 @@ def draw(path: Path, lines: Sequence[Line], title: str) -> bool:
     mpl.use("Agg")
     from matplotlib import pyplot  # noqa: PLC0415
 
-    ratios = [line for line in lines if line.measure != "latency" and line.ratio is not None]
-    times = [line for line in lines if line.measure == "latency"]
+    ratios = [line for line in lines if not line.measure.endswith("latency") and line.ratio is not None]
+    times = [line for line in lines if line.measure.endswith("latency")]
     panels = [panel for panel in (ratios, times) if panel]
     if not panels:
         return True
@@ -62,4 +62,4 @@ def _bars(axis: Any, lines: Sequence[Line], *, is_ratio: bool) -> None:
 
 
 def _label(line: Line) -> str:
-    return line.variant if line.measure == "latency" else f"{line.measure}: {line.variant}"
+    return line.variant if line.measure.endswith("latency") else f"{line.measure}: {line.variant}"

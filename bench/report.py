@@ -59,7 +59,7 @@ def _number(value: float) -> str:
 def notes(lines: Iterable[Line]) -> Iterator[str]:
     """What the table has no column for."""
     for line in lines:
-        if line.measure == "latency":
+        if line.measure.endswith("latency"):
             ours, theirs = line.details["ours"], line.details["theirs"]
             yield (
                 f"  {line.variant}: p95 {_middle(ours['p95'])}, p99 {_middle(ours['p99'])} ms; p50 from the end of the "

@@ -17,6 +17,14 @@ class Sizes:
     single: int
     paces: dict[int, int]
     imports: int
+    #: On servers: transactions of all clients together, and how many clients.
+    server_transactions: int
+    clients: tuple[int, ...]
+    server_backlog: int
+    #: What the slower of the peers get.
+    peer_backlog: int
+    #: DONE rows beside which a backlog is drained.
+    done_rows: int
 
 
 FULL = Sizes(
@@ -27,6 +35,11 @@ FULL = Sizes(
     single=500,
     paces={200: 300, 1_000: 1_000},
     imports=15,
+    server_transactions=2_000,
+    clients=(1, 16),
+    server_backlog=20_000,
+    peer_backlog=2_000,
+    done_rows=1_000_000,
 )
 
 QUICK = Sizes(
@@ -37,4 +50,9 @@ QUICK = Sizes(
     single=30,
     paces={200: 20, 1_000: 60},
     imports=3,
+    server_transactions=100,
+    clients=(1, 4),
+    server_backlog=500,
+    peer_backlog=100,
+    done_rows=2_000,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -119,6 +120,21 @@ def test_a_pooler_gives_a_session_to_whoever_has_a_transaction(pgbouncer: server
         for client in clients:
             client.close()
     assert len(backends) <= 2
+
+
+def test_where_nobody_answers_one_server_is_started_for_the_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = replace(servers.KINDS["postgres"], variable="AFTERCOMMIT_TEST_OTHER", default="postgresql://127.0.0.1:1/x")
+    monkeypatch.setitem(servers.KINDS, "postgres", kind)
+    monkeypatch.setattr(servers, "_started", [])
+    monkeypatch.setenv(kind.variable, "")  # so that it is taken back afterwards
+    try:
+        url = servers.find("postgres")
+        assert servers.postgres_answers(url)
+        assert servers.find("postgres") == url == os.environ[kind.variable], "workers hear of it"
+        assert len(servers._started) == 1
+    finally:
+        servers.stop_all()
+    assert not servers.postgres_answers(url)
 
 
 # ---------------------------------------------------------------- none

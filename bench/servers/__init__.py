@@ -1,1 +1,41 @@
-"""The same comparisons on database servers: each run makes a database of its own there, and drops it."""
+"""The same comparisons on database servers: each measure makes a database of its own there, and drops it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from bench.results import Line
+from bench.servers.places import Absent
+from bench.sizes import Sizes
+
+#: The module of each.
+_MODULES: Final = {
+    "postgres_write": "writes",
+    "postgres_write_all": "batches",
+    "postgres_drain": "drains",
+    "postgres_delete": "drains",
+    "postgres_processes": "processes",
+    "postgres_sustained": "sustained",
+    "postgres_done_rows": "done_rows",
+    "postgres_latency": "latency",
+    "mysql_write": "writes",
+    "mysql_write_all": "batches",
+    "mysql_drain": "drains",
+}
+
+
+def _measure(name: str, sizes: Sizes, workshop: Path) -> list[Line]:
+    """Drivers are extras, so modules that need them are imported late."""
+    try:
+        measure = getattr(import_module(f"bench.servers.{_MODULES[name]}"), name)
+    except ImportError as error:
+        raise Absent(f"{error.name} is not installed") from error
+    lines: list[Line] = measure(sizes, workshop)
+    return lines
+
+
+MEASURES: Final[dict[str, Callable[[Sizes, Path], list[Line]]]] = {name: partial(_measure, name) for name in _MODULES}

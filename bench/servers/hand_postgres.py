@@ -6,7 +6,8 @@ one round trip each, times from the server's clock, and plans made for their val
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any, Final, Self
 
 import asyncpg
@@ -56,12 +57,14 @@ WHERE event_id = ANY (%s::text[]) AND locked_by = 'hand'
 _DELETE: Final = "DELETE FROM outbox_event WHERE event_id = ANY (%s::text[]) AND locked_by = 'hand'"
 
 
+@cache
 def numbered(sql: str) -> str:
     """As asyncpg writes parameters."""
     first, *others = sql.split("%s")
     return first + "".join(f"${number}{text}" for number, text in enumerate(others, 1))
 
 
+@cache
 def _events(count: int) -> str:
     return f"INSERT INTO outbox_event ({_EVENT_COLUMNS}) VALUES {', '.join([_ONE_EVENT] * count)}"
 
@@ -92,8 +95,11 @@ class PsycopgHand:
 
     def write(self, number: int) -> None:
         self._cursor.execute(BUSINESS, hand.order(number))
-        self._cursor.execute(_EVENT, (f"{number:026d}", content(number)))
+        self.event(number)
         self.connection.commit()
+
+    def event(self, number: int) -> object:
+        return self._cursor.execute(_EVENT, (f"{number:026d}", content(number)))
 
     def write_all(self, contents: list[Any], first: int) -> None:
         self._cursor.execute(_events(len(contents)), _values(contents, first))
@@ -127,8 +133,11 @@ class AsyncPsycopgHand:
 
     async def write(self, number: int) -> None:
         await self._cursor.execute(BUSINESS, hand.order(number))
-        await self._cursor.execute(_EVENT, (f"{number:026d}", content(number)))
+        await self.event(number)
         await self.connection.commit()
+
+    def event(self, number: int) -> Awaitable[object]:
+        return self._cursor.execute(_EVENT, (f"{number:026d}", content(number)))
 
     async def write_all(self, contents: list[Any], first: int) -> None:
         await self._cursor.execute(_events(len(contents)), _values(contents, first))
@@ -146,7 +155,7 @@ class AsyncPsycopgHand:
 
 
 class AsyncpgHand:
-    """asyncpg with its cache of prepared statements, planned for their values each time; or without the cache."""
+    """asyncpg with its cache of prepared statements, or without it."""
 
     BUSINESS: Final = numbered(BUSINESS)
     _EVENT: Final = numbered(_EVENT)
@@ -157,8 +166,7 @@ class AsyncpgHand:
         self._options: dict[str, Any] = {} if has_cache else {"statement_cache_size": 0}
 
     async def open(self) -> Self:
-        settings = {"plan_cache_mode": "force_custom_plan"}
-        self.connection = await asyncpg.connect(self._url, server_settings=settings, **self._options)
+        self.connection = await asyncpg.connect(self._url, **self._options)
         return self
 
     async def close(self) -> None:
@@ -168,7 +176,10 @@ class AsyncpgHand:
         connection = self.connection
         async with connection.transaction():
             await connection.execute(self.BUSINESS, *hand.order(number))
-            await connection.execute(self._EVENT, f"{number:026d}", content(number))
+            await self.event(number)
+
+    def event(self, number: int) -> Awaitable[object]:
+        return self.connection.execute(self._EVENT, f"{number:026d}", content(number))
 
     async def write_all(self, contents: list[Any], first: int) -> None:
         async with self.connection.transaction():
@@ -176,6 +187,8 @@ class AsyncpgHand:
 
     async def drain(self, batch_size: int, function: Callable[[Any], Any], *, deletes: bool = False) -> int:
         fetch, execute, total = self.connection.fetch, self.connection.execute, 0
+        # A plan that was made on an empty table and kept would be the wrong one later.
+        await execute("SET plan_cache_mode = force_custom_plan")
         mark = numbered(_DELETE if deletes else _DONE)
         while rows := await fetch(self._CLAIM, batch_size):
             for row in rows:

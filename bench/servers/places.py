@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from bench import hand
 _COLUMNS = "event_id, event_type, aggregate_type, partition_no, payload, content_type"
 
 _CHUNK = 1_000
+
+#: Rows from which on a round pays for what the one before it left to be written.
+_LARGE = 5_000
 
 
 class Absent(Exception):
@@ -36,6 +40,8 @@ class Place(ABC):
         self.url = url
         self._name = f"aftercommit_bench_{secrets.token_hex(4)}"
         self._backlog = 0
+        #: Backlogs so far; each has ids of its own.
+        self._layers = 0
 
     @classmethod
     @contextmanager
@@ -89,7 +95,7 @@ class Place(ABC):
     def drop(self, name: str) -> None: ...
 
     @abstractmethod
-    def tidy(self, table: str) -> None:
+    def tidy(self) -> None:
         """What the server would do in a quiet minute: statistics, and everything on disk."""
 
     @abstractmethod
@@ -105,17 +111,20 @@ class Place(ABC):
         self.run("TRUNCATE TABLE outbox_event")
         self.run("TRUNCATE TABLE orders")
 
-    def fill(self, rows: int, *, table: str = "outbox_event", is_cleared: bool = True) -> None:
-        """That many events that are due."""
+    def fill(self, rows: int, *, is_cleared: bool = True) -> None:
+        """That many events that are due, instead of what was there or beside it."""
         if self._backlog != rows:
             self._make_backlog(rows)
         if is_cleared:
-            self.run(f"TRUNCATE TABLE {table}")
+            self.run("TRUNCATE TABLE outbox_event")
+        self._layers += 1
+        others = _COLUMNS.removeprefix("event_id, ")
         self.run(
-            f"INSERT INTO {table} ({_COLUMNS}, occurred_at, created_at, available_at) "
-            f"SELECT {_COLUMNS}, {self.now}, {self.now}, {self.now} FROM backlog ORDER BY event_id"
+            f"INSERT INTO outbox_event ({_COLUMNS}, occurred_at, created_at, available_at) "
+            f"SELECT concat('{self._layers:04d}', substr(event_id, 5)), {others}, {self.now}, {self.now}, {self.now} "
+            "FROM backlog ORDER BY event_id"
         )
-        self.tidy(table)
+        self.tidy()
 
     def _make_backlog(self, rows: int) -> None:
         self.run("TRUNCATE TABLE backlog")
@@ -126,12 +135,12 @@ class Place(ABC):
             self.run(f"INSERT INTO backlog ({_COLUMNS}) VALUES {', '.join([one] * len(numbers))}", values)
         self._backlog = rows
 
-    def count(self, condition: str, table: str = "outbox_event") -> int:
-        return int(self.run(f"SELECT count(*) FROM {table} WHERE {condition}")[0][0])
+    def count(self, condition: str) -> int:
+        return int(self.run(f"SELECT count(*) FROM outbox_event WHERE {condition}")[0][0])
 
-    def is_pending(self, table: str = "outbox_event") -> bool:
+    def is_pending(self) -> bool:
         """One step into the index of pending rows."""
-        return bool(self.run(f"SELECT EXISTS (SELECT 1 FROM {table} WHERE status IN (0, 2))")[0][0])
+        return bool(self.run("SELECT EXISTS (SELECT 1 FROM outbox_event WHERE status IN (0, 2))")[0][0])
 
 
 def content(number: int) -> str:
@@ -164,9 +173,10 @@ class Postgres(Place):
     def drop(self, name: str) -> None:
         self.run(f"DROP DATABASE {name} WITH (FORCE)")
 
-    def tidy(self, table: str) -> None:
-        self.run(f"VACUUM (ANALYZE) {table}")
-        self.run("CHECKPOINT")
+    def tidy(self) -> None:
+        self.run("VACUUM (ANALYZE) outbox_event")
+        if self._backlog >= _LARGE:
+            self.run("CHECKPOINT")
 
     def facts(self) -> str:
         names = ("server_version", "fsync", "synchronous_commit", "shared_buffers", "max_wal_size", "wal_level")
@@ -174,8 +184,21 @@ class Postgres(Place):
         told = ", ".join(f"{name} {value}" for name, value in zip(names[1:], settings, strict=True))
         return f"{version.split()[0]}, {told}"
 
+    def fill_done(self, rows: int) -> None:
+        """Events that were delivered long ago."""
+        self.run(
+            f"INSERT INTO outbox_event ({_COLUMNS}, status, done_at, occurred_at, created_at, available_at) "
+            "SELECT 'd' || lpad(number::text, 25, '0'), 'OrderPlaced', '__GLOBAL__', 0, %s, 'application/json', 1, "
+            "now(), now(), now(), now() FROM generate_series(1, %s) AS number",
+            (content(0), rows),
+        )
+
     @property
     def transactions(self) -> int | None:
+        # A session counts for others when it has ended.
+        others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        while self.run(f"{others} AND backend_type = 'client backend'")[0][0]:
+            time.sleep(0.005)
         sql = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
         return int(self.run(sql)[0][0])
 
@@ -203,8 +226,8 @@ class Mysql(Place):
     def drop(self, name: str) -> None:
         self.run(f"DROP DATABASE {name}")
 
-    def tidy(self, table: str) -> None:
-        self.run(f"ANALYZE TABLE {table}")
+    def tidy(self) -> None:
+        self.run("ANALYZE TABLE outbox_event")
 
     def facts(self) -> str:
         names = ("innodb_flush_log_at_trx_commit", "sync_binlog", "log_bin", "innodb_buffer_pool_size")

@@ -27,6 +27,13 @@ def test_a_file_has_one_noun(source: Path) -> None:
     assert len(source.read_text().splitlines()) <= 320
 
 
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_pytest_is_for_the_room_of_tests_alone(source: Path) -> None:
+    """Who uses the outbox need not have it."""
+    if (PACKAGE / "testing") not in source.parents:
+        assert not re.search(r"^\s*(import|from) (_?pytest|aftercommit\.testing)\b", source.read_text(), re.MULTILINE)
+
+
 def test_importing_it_loads_no_event_loop_and_no_third_package() -> None:
     script = "import sys; before = set(sys.modules); import aftercommit; print(*sorted(set(sys.modules) - before))"
     loaded = subprocess.run(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.promises.harness import Fleet
+from tests.promises.nursery import Nursery
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -20,9 +21,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="needs fork and signals"))
 
 
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    nursery = Nursery()
+    yield nursery
+    nursery.close()
+
+
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path)
+def fleet(request: pytest.FixtureRequest, nursery: Nursery, tmp_path: Path) -> Iterator[Fleet]:
+    """Processes on one database: a SQLite file, or an empty table on the server that the test asks for."""
+    database = getattr(request, "param", "sqlite")
+    url = None
+    if database != "sqlite":
+        url = request.getfixturevalue("postgres_url" if database == "postgres" else "mysql_url")
+    fleet = Fleet(nursery, tmp_path, database, url)
+    if url is not None:
+        fleet.table.somebody.clear()
     yield fleet
     fleet.close()
 

@@ -14,6 +14,10 @@ from aftercommit import Done
 from aftercommit.core.delivery import Delivery
 from aftercommit.core.dispatcher import OutboxDispatcher
 from aftercommit.core.settler import Settler
+from aftercommit.stores.mysql import server as mysql_server
+from aftercommit.stores.mysql.executor import OpenMysqlTransaction
+from aftercommit.stores.mysql.link import LinkTx
+from aftercommit.stores.postgres import asyncpg_driver, psycopg_async, psycopg_sync
 from aftercommit.stores.records import SqlRecords
 from aftercommit.stores.sql import SqlStore
 from aftercommit.stores.sqlite.aio import AsyncOpenSqliteTransaction
@@ -25,6 +29,9 @@ from tests.support import _blocking
 #: `point` or `point:n`, the n-th time that it is passed.
 VARIABLE = "AFTERCOMMIT_CRASH_AT"
 
+#: The same for a process that stops there, and can go on.
+STOP = "AFTERCOMMIT_STOP_AT"
+
 #: Seconds that every settle waits before it begins, as behind a busy database.
 SLOW_SETTLES = "AFTERCOMMIT_SLOW_SETTLES"
 
@@ -33,12 +40,13 @@ Condition = Callable[[tuple[Any, ...], Any], object]
 
 
 class Fault:
-    """Kills this process without any clean-up, after it has said where."""
+    """Kills this process without any clean-up, or stops it, after it has said where."""
 
-    def __init__(self, journal: Journal, point: str, passes: int) -> None:
+    def __init__(self, journal: Journal, where: str, number: signal.Signals) -> None:
         self._journal = journal
-        self._point = point
-        self._passes = passes
+        self._point, _, passes = where.partition(":")
+        self._passes = int(passes or 1)
+        self._number = number
         self._lock = threading.Lock()
 
     def __call__(self) -> None:
@@ -46,43 +54,63 @@ class Fault:
             self._passes -= 1
             if self._passes == 0:
                 self._journal.say("crash", self._point)
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), self._number)
+
+    def install(self, store: SqlStore) -> None:
+        POINTS[self._point](self, store)
 
 
-def before(kinds: list[type], method: str, when: Condition = lambda given, _: True) -> Call:
+def before(kinds: list[Any], method: str, when: Condition = lambda given, _: True) -> Call:
     """A point at the beginning of a method."""
     return lambda fault, store: [
         wrap(kind, method, enter=lambda given: when(given, None) and fault()) for kind in kinds
     ]
 
 
-def after(kinds: list[type], method: str, when: Condition = lambda given, _: True) -> Call:
+def after(kinds: list[Any], method: str, when: Condition = lambda given, _: True) -> Call:
     """A point at the end of a method, before its caller hears of it."""
     return lambda fault, store: [
         wrap(kind, method, leave=lambda given, result: when(given, result) and fault()) for kind in kinds
     ]
 
 
-def within(statement: str) -> Call:
-    """A point inside a transaction of the store: this statement has run, the COMMIT has not."""
+def within(*statements: str) -> Call:
+    """A point inside a transaction of the store: one of these statements has run. The COMMIT has not, unless the
+    database was told to commit the statement by itself."""
 
     def install(fault: Fault, store: SqlStore) -> None:
-        sql = store._sql[statement].sql
-        for method in ("execute", "execute_many", "fetch"):
-            wrap(BlockingTx, method, leave=lambda given, result: given[1] == sql and fault())
+        texts = {store._sql[statement].sql for statement in statements if statement in store._sql}
+        for place, method in STATEMENTS:
+            wrap(place, method, leave=lambda given, result: given[1] in texts and fault())
 
     return install
 
 
+#: Where each driver runs a statement of the store: what is wrapped takes the text as its second argument.
+STATEMENTS: list[tuple[Any, str]] = [
+    *((BlockingTx, method) for method in ("execute", "execute_many", "fetch")),
+    (psycopg_sync, "run"),
+    (psycopg_async, "run"),
+    (asyncpg_driver, "parsed_anew"),
+    *((LinkTx, method) for method in ("execute", "fetch")),
+]
+
 #: The user's own transaction, in either runtime.
-TRANSACTIONS = [OpenSqliteTransaction, AsyncOpenSqliteTransaction]
+TRANSACTIONS = [
+    OpenSqliteTransaction,
+    AsyncOpenSqliteTransaction,
+    psycopg_sync.OpenPsycopgTransaction,
+    psycopg_async.AsyncOpenPsycopgTransaction,
+    asyncpg_driver.OpenAsyncpgTransaction,
+    OpenMysqlTransaction,
+]
 
 POINTS: dict[str, Call] = {
     "before commit": before(TRANSACTIONS, "commit"),
     "after commit": after(TRANSACTIONS, "commit"),
     "before enqueue": before([OutboxDispatcher], "fill_hot"),
     "after enqueue": after([OutboxDispatcher], "fill_hot"),
-    "in claim": within("claim_mark"),
+    "in claim": within("claim_mark", "claim"),
     "after claim": after([SqlStore], "claim", lambda given, claim: claim.rows),
     "in suspect mark": within("mark_suspect"),
     "after suspect mark": after([SqlStore], "mark_suspect"),
@@ -106,10 +134,17 @@ def install(store: SqlStore, journal: Journal) -> None:
     """Set the faults that the environment asks for."""
     if SLOW_SETTLES in os.environ:
         _slow_down(store, float(os.environ[SLOW_SETTLES]))
-    wanted = os.environ.get(VARIABLE)
-    if wanted:
-        point, _, passes = wanted.partition(":")
-        POINTS[point](Fault(journal, point, int(passes or 1)), store)
+    for variable, number in ((VARIABLE, signal.SIGKILL), (STOP, signal.SIGSTOP)):
+        if where := os.environ.get(variable):
+            Fault(journal, where, number).install(store)
+    _limit_standstill()
+
+
+def _limit_standstill() -> None:
+    """Leases are short in these tests, and so is the time after which a server ends a session that stands still."""
+    for module in (psycopg_sync, psycopg_async, asyncpg_driver):
+        module.BEGIN = module.BEGIN.replace("10s", "1s")
+    mysql_server.STANDSTILL = 1
 
 
 def _slow_down(store: SqlStore, seconds: float) -> None:
@@ -123,14 +158,14 @@ def _slow_down(store: SqlStore, seconds: float) -> None:
 
 
 def wrap(
-    kind: type,
+    place: Any,
     method: str,
     *,
     enter: Callable[[tuple[Any, ...]], object] = lambda given: None,
     leave: Callable[[tuple[Any, ...], Any], object] = lambda given, result: None,
 ) -> None:
-    """Do something whenever a method of a class is entered or left, in either colour."""
-    original = kind.__dict__[method]
+    """Do something whenever a method of a class, or a function of a module, is entered or left, in either colour."""
+    original = getattr(place, method)
 
     @wraps(original)
     def plain(*given: Any, **named: Any) -> Any:
@@ -146,4 +181,4 @@ def wrap(
         leave(given, result)
         return result
 
-    setattr(kind, method, awaited if inspect.iscoroutinefunction(original) else plain)
+    setattr(place, method, awaited if inspect.iscoroutinefunction(original) else plain)

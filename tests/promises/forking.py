@@ -1,4 +1,4 @@
-"""Programs that fork: `python -m tests.promises.forking SPEC` runs one of them and prints what came of it.
+"""Programs that fork. One of them is run, and what came of it printed.
 
 They run in a process of their own, because a fork copies everything, a test runner included.
 """
@@ -11,7 +11,6 @@ import json
 import multiprocessing
 import os
 import sqlite3
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -367,7 +366,3 @@ def private_database(program: Program) -> dict[str, Any]:
 def main(spec: dict[str, Any]) -> None:
     program = Program(Path(spec["folder"]))
     print(json.dumps({"answer": globals()[spec["program"]](program)}), flush=True)
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))

@@ -1,15 +1,11 @@
-"""Real processes on one SQLite file: started, told what to do, stopped, killed, and looked at from outside."""
+"""Real processes on one database: started, told what to do, stopped, killed, and looked at from outside."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import select
 import signal
-import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,11 +16,11 @@ from aftercommit.runtime.threads import run
 from tests.promises.faults import VARIABLE
 from tests.promises.journal import Journal
 from tests.promises.listener import EVENT, Listener
+from tests.promises.nursery import Nursery
+from tests.promises.places import world_of
 from tests.support import PATIENCE, World
 
 T = TypeVar("T")
-
-ROOT = Path(__file__).parents[2]
 
 #: Leases that run out soon, so that another process takes over within the test, and a poller that looks often.
 QUICK = {"lock_timeout": "500ms", "poll_interval": "50ms"}
@@ -47,27 +43,20 @@ def pause(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-def _compiled_once(folder: Path) -> dict[str, str]:
-    """Many processes are started, and most of a start would be the compiling of what the last one compiled."""
-    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
-
-
 class Process:
     """One process of a test. Its stderr is kept, to be shown when something goes wrong."""
 
-    def __init__(self, module: str, argument: object, errors: Path, **environment: str) -> None:
+    def __init__(self, nursery: Nursery, module: str, argument: object, errors: Path, **birth: Any) -> None:
+        self._nursery = nursery
         self._errors = errors
         self._unread = b""
-        with errors.open("wb") as stderr:
-            self._popen = subprocess.Popen(
-                [sys.executable, "-m", module, json.dumps(argument)],
-                cwd=ROOT,
-                env={**os.environ, **_compiled_once(errors.parent.parent), **environment},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-            )
-        self.pid = self._popen.pid
+        stdin, self._orders = os.pipe()
+        self._answers, stdout = os.pipe()
+        stderr = os.open(errors, os.O_WRONLY | os.O_CREAT)
+        descriptors = [stdin, stdout, stderr]
+        self.pid = nursery.bear(module, argument, descriptors, **birth)
+        for each in descriptors:
+            os.close(each)
 
     @property
     def errors(self) -> str:
@@ -75,19 +64,17 @@ class Process:
 
     def send(self, do: str, **arguments: Any) -> None:
         """Tell it to do something; the answer may be asked for later."""
-        assert self._popen.stdin is not None
-        self._popen.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
-        self._popen.stdin.flush()
+        os.write(self._orders, json.dumps({"do": do, **arguments}).encode() + b"\n")
 
     def answer(self, timeout: float = PATIENCE) -> Any:
         """What it has to say to the oldest unanswered order."""
-        assert self._popen.stdout is not None
-        pipe, limit = self._popen.stdout.fileno(), time.monotonic() + timeout
+        limit = time.monotonic() + timeout
         while b"\n" not in self._unread:
             rest = limit - time.monotonic()
-            assert select.select([pipe], [], [], max(0.0, rest))[0], f"no answer in {timeout} s\n{self.errors}"
-            chunk = os.read(pipe, 65536)
-            assert chunk, f"ended with {self._popen.wait(PATIENCE)} instead of answering\n{self.errors}"
+            is_there = select.select([self._answers], [], [], max(0.0, rest))[0]
+            assert is_there, f"no answer in {timeout} s\n{self.errors}"
+            chunk = os.read(self._answers, 65536)
+            assert chunk, f"ended with {self.wait()} instead of answering\n{self.errors}"
             self._unread += chunk
         line, self._unread = self._unread.split(b"\n", 1)
         return json.loads(line)["answer"]
@@ -97,78 +84,88 @@ class Process:
         return self.answer()
 
     def signal(self, number: int) -> None:
-        """Only to this process, and only while it is ours to signal."""
-        assert self._popen.poll() is None, f"has ended with {self._popen.returncode}\n{self.errors}"
-        self._popen.send_signal(number)
-        if number == signal.SIGSTOP:
-            _, status = os.waitpid(self.pid, os.WUNTRACED)
-            assert os.WIFSTOPPED(status), f"did not stop\n{self.errors}"
+        """Only to this process, and only while it lives."""
+        self._nursery.signal(self.pid, number)
 
     def wait(self, timeout: float = PATIENCE) -> int:
         """How it ended; negative for a signal."""
-        return self._popen.wait(timeout)
+        until(lambda: self.has_ended, what=f"the end of {self.pid}", timeout=timeout)
+        status = self._nursery.status(self.pid)
+        assert status is not None
+        return status
 
     @property
     def has_ended(self) -> bool:
-        return self._popen.poll() is not None
+        return self._nursery.status(self.pid) is not None
 
     def finish(self, timeout: float = PATIENCE) -> None:
         """End it in order: no more orders, then close()."""
-        assert self._popen.stdin is not None
-        self._popen.stdin.close()
+        os.close(self._orders)
+        self._orders = -1
         assert self.wait(timeout) == 0, self.errors
 
     def put_away(self) -> None:
         """Whatever the test left of it."""
-        if self._popen.poll() is None:
-            self._popen.kill()
-            self._popen.wait()
-        for pipe in (self._popen.stdin, self._popen.stdout):
-            if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
+        if not self.has_ended:
+            self.signal(signal.SIGKILL)
+            self.wait()
+        os.close(self._answers)
+        if self._orders >= 0:
+            os.close(self._orders)
 
 
 class Fleet:
     """The processes of one test, their database and their journal."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, nursery: Nursery, folder: Path, database: str = "sqlite", url: str | None = None) -> None:
+        self._nursery = nursery
         self.folder = folder
-        self.table = World("threads", folder)
+        self.database = database
+        self.url = url
+        self.table = World("threads", folder, database, url)
         self.journal = Journal(folder / "journal")
         self.gate = folder / "gate"
         self._processes: list[Process] = []
 
     def worker(
         self,
-        world: str = "threads",
+        runtime: str = "threads",
         *,
         handler: str | None = "sync",
         crash_at: str | None = None,
         gated: bool = False,
         environment: dict[str, str] | None = None,
+        is_fresh: bool = False,
         **options: Any,
     ) -> Process:
         """A worker that waits for orders. With `gated` its handlers wait where an event tells them to."""
         spec = {
-            "folder": str(self.folder),
-            "world": world,
+            **self.place(runtime),
             "handler": handler,
             "gate": str(self.gate) if gated else None,
             "options": {**QUICK, **options},
         }
-        extra = {VARIABLE: crash_at} if crash_at else {}
-        return self.process("tests.promises.worker", spec, **extra, **(environment or {}))
+        variables = {**(environment or {}), **({VARIABLE: crash_at} if crash_at else {})}
+        return self.process("worker", spec, environment=variables, is_fresh=is_fresh)
 
-    def process(self, module: str, argument: object, **environment: str) -> Process:
-        errors = self.folder / f"{module.rpartition('.')[2]}-{len(self._processes)}.err"
-        process = Process(module, argument, errors, **environment)
+    def process(self, module: str, argument: object, **birth: Any) -> Process:
+        """One that runs `main(argument)` of a module next to this one."""
+        errors = self.folder / f"{module}-{len(self._processes)}.err"
+        process = Process(self._nursery, f"{__package__}.{module}", argument, errors, **{"environment": {}, **birth})
         self._processes.append(process)
         return process
 
+    def place(self, runtime: str) -> dict[str, str | None]:
+        """Where a process works; `asyncpg` is asyncio over that driver."""
+        url = self.url
+        if runtime == "asyncpg" and url is not None:
+            url = url.replace("postgresql://", "postgresql+asyncpg://")
+        world = "threads" if runtime == "threads" else "asyncio"
+        return {"folder": str(self.folder), "world": world, "database": self.database, "url": url}
+
     def delivered_by_this_process(self, runtime: str, **options: Any) -> None:
         """The test's own process takes part until all rows are done; for tests that start enough others."""
-        world = World(runtime, self.folder)
+        world = world_of(self.place(runtime))
 
         async def scenario() -> None:
             outbox = world.outbox(**{**QUICK, **options})
@@ -177,6 +174,7 @@ class Fleet:
                 await world.until_settled(len(self.statuses()))
 
         world.run(scenario)
+        world.somebody.close()
 
     def open_gate(self) -> None:
         self.gate.touch()
@@ -185,6 +183,7 @@ class Fleet:
         for process in self._processes:
             process.put_away()
         self.journal.close()
+        self.table.somebody.close()
 
     # -------------------------------------------------------- what is true
 
@@ -193,7 +192,7 @@ class Fleet:
         assert process.wait() == -signal.SIGKILL, process.errors
         assert (process.pid, point.partition(":")[0]) in {(line.pid, line.what) for line in self.journal.lines("crash")}
 
-    def rows(self, *arguments: Any) -> list[sqlite3.Row]:
+    def rows(self, *arguments: Any) -> list[Any]:
         return self.table.rows(*arguments)
 
     def statuses(self) -> dict[str, int]:
@@ -214,11 +213,12 @@ class Fleet:
     def all_delivered(self) -> set[str]:
         """The checker: what was committed is what was delivered, and nothing hangs in between. Gives all ids."""
         committed = set(self.statuses())
-        assert self.journal.ids("ok") <= committed, "a commit was reported, and its row is not there"
+        assert self.journal.ids("ok") - self.journal.ids("purged") <= committed, "a commit was reported, and its row is not there"
         assert not self.journal.ids("fail") & committed, "a rolled back event is in the table"
         assert self.journal.ids("effect") == committed
         for row in self.rows():
             assert (row["status"], row["locked_by"], row["abandoned"]) == (1, None, 0), dict(row)
             assert row["done_at"] is not None
-        assert self.rows("PRAGMA integrity_check")[0][0] == "ok"
+        if self.database == "sqlite":
+            assert self.rows("PRAGMA integrity_check")[0][0] == "ok"
         return committed

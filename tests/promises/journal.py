@@ -13,7 +13,8 @@ class Line(NamedTuple):
 
     at: float
     pid: int
-    #: begin, ok, fail: around a commit; enter, effect: in a handler; crash: just before the process killed itself.
+    #: begin, ok, fail: around a commit; enter, effect: in a handler; purged: by the test; crash: just before the
+    #: process killed itself.
     kind: str
     #: The event's id; for a crash the name of its point.
     what: str

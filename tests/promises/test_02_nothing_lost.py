@@ -166,10 +166,8 @@ def test_promise_02_nothing_lost_in_thirty_kills_at_any_moment(fleet: Fleet, run
     Between a commit and the report of it a kill leaves an event of which nobody knows; the table does.
     """
     kills = 30
-    storm = fleet.process(
-        "tests.promises.storm",
-        {"folder": str(fleet.folder), "world": runtime, "kills": kills, "seed": 20_260, "options": QUICK},
-    )
+    spec = {**fleet.place(runtime), "kills": kills, "seed": 20_260, "options": QUICK}
+    storm = fleet.process("storm", spec)
     assert storm.answer(timeout=60) == kills
     storm.finish()
     began, said = fleet.journal.ids("begin"), {line.pid for line in fleet.journal.lines("begin")}

@@ -9,8 +9,10 @@ import pytest
 from aftercommit import EventStatus
 from tests.promises import faults
 from tests.promises.harness import LASTING, Fleet, pause, until
+from tests.promises.places import everywhere
 
 
+@everywhere
 @pytest.mark.parametrize("colour", ["sync", "async"])
 def test_promise_04_fenced_a_holder_that_stood_still_past_its_lease_changes_nothing(
     fleet: Fleet, runtime: str, colour: str
@@ -42,6 +44,7 @@ def test_promise_04_fenced_a_holder_that_stood_still_past_its_lease_changes_noth
     assert "Traceback" not in stale.errors
 
 
+@everywhere
 def test_promise_04_fenced_a_process_that_stood_still_past_its_leases_delivers_nothing_from_memory(
     fleet: Fleet, runtime: str
 ) -> None:
@@ -72,6 +75,7 @@ def test_promise_04_fenced_a_process_that_stood_still_past_its_leases_delivers_n
     fleet.all_delivered()
 
 
+@everywhere
 def test_promise_04_fenced_a_lease_that_ran_out_and_that_nobody_took_is_still_its_holders(
     fleet: Fleet, runtime: str
 ) -> None:
@@ -81,10 +85,7 @@ def test_promise_04_fenced_a_lease_that_ran_out_and_that_nobody_took_is_still_it
     worker.tell("write", count=1, how={"waits": True})
     fleet.until_entered(1)
     worker.signal(signal.SIGSTOP)
-    until(
-        lambda: fleet.rows("SELECT lease_until < (julianday('now') - 2440587.5) * 86400e6 FROM outbox_event")[0][0],
-        what="the lease has run out",
-    )
+    until(lambda: fleet.rows()[0]["lease_until"] < fleet.table.now(), what="the lease has run out")
     fleet.open_gate()
     worker.signal(signal.SIGCONT)
     fleet.until_settled(1)
@@ -116,6 +117,7 @@ def pending(fleet: Fleet) -> int:
     return int(fleet.rows("SELECT count(*) FROM outbox_event WHERE status IN (0, 2)")[0][0])
 
 
+@everywhere
 def test_promise_04a_killers_end_and_their_neighbours_do_not(fleet: Fleet, runtime: str) -> None:
     """F28, F29: one poison event before two hundred. It is DEAD after max_abandoned deliveries as a suspect; those that
     only shared its batches and its processes are all delivered."""

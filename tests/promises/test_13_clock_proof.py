@@ -27,7 +27,8 @@ def wrong(request: pytest.FixtureRequest, fleet: Fleet, seconds: int) -> Process
         if shim is None:
             pytest.skip("no C compiler, or a system on which the shim does not work")
         environment = {"LD_PRELOAD": str(shim), skew.SHIMMED: str(seconds)}
-    worker = fleet.worker(runtime, environment=environment, gated=True, worker_count=1, batch_size=4, **LASTING)
+    options = {"worker_count": 1, "batch_size": 4, **LASTING}
+    worker = fleet.worker(runtime, environment=environment, is_fresh=True, gated=True, **options)
     clock_is_wrong(worker, seconds)
     return worker
 

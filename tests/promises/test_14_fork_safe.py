@@ -13,7 +13,7 @@ SERVICES = ["aftercommit-keeper", "aftercommit-poller", "aftercommit-settler"]
 
 def forking(fleet: Fleet, program: str) -> Any:
     """What came of a program that forks."""
-    process = fleet.process("tests.promises.forking", {"folder": str(fleet.folder), "program": program})
+    process = fleet.process("forking", {**fleet.place("threads"), "program": program})
     answer = process.answer(60)
     process.finish()
     return answer

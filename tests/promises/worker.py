@@ -1,6 +1,6 @@
 """A process with an outbox in it. It does what it is told on stdin, a JSON line each, and answers on stdout.
 
-Started by the harness as `python -m tests.promises.worker SPEC`. SIGTERM ends it through close(), as it would end a
+SIGTERM ends it through close(), as it would end a
 program that was written with care.
 """
 
@@ -25,16 +25,15 @@ from aftercommit.runtime.threads import run  # noqa: E402
 from tests.promises import faults  # noqa: E402
 from tests.promises.journal import Journal  # noqa: E402
 from tests.promises.listener import EVENT, Listener  # noqa: E402
-from tests.support import World  # noqa: E402
+from tests.promises.places import world_of  # noqa: E402
 
 
 class Worker:
     """The commands, each a method; what one returns is the answer."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
-        folder = Path(spec["folder"])
-        self.world = World(spec["world"], folder)
-        self.journal = Journal(folder / "journal")
+        self.world = world_of(spec)
+        self.journal = Journal(self.world.folder / "journal")
         self.outbox = self.world.outbox(retry_policy=Fixed("20ms"), **spec["options"])
         faults.install(self.outbox._store, self.journal)
         listener = Listener(self.journal, Path(spec["gate"]) if spec["gate"] else None)
@@ -95,6 +94,10 @@ class Worker:
 
     async def replay(self, event_id: str) -> bool:
         replayed: bool = await self.outbox.dead.replay(event_id)
+        return replayed
+
+    async def replay_all(self) -> int:
+        replayed: int = await self.outbox.dead.replay_all()
         return replayed
 
     async def clocks(self) -> dict[str, float]:

@@ -10,8 +10,11 @@ import pytest
 pytest.register_assert_rewrite("tests.stores.bench")
 
 from aftercommit.ports import Colour  # noqa: E402
+from aftercommit.runtime.threads import run  # noqa: E402
+from aftercommit.stores.detect import open_store  # noqa: E402
 from aftercommit.stores.sqlite import connection, target  # noqa: E402
 from tests.stores.bench import SOON, Bench  # noqa: E402
+from tests.stores.postgres_kit import DRIVERS, Table, Way  # noqa: E402
 
 
 @pytest.fixture
@@ -46,3 +49,28 @@ def on_loop(make_bench: Callable[[Colour], Bench]) -> Bench:
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "BUSY_TIMEOUT", SOON)
     monkeypatch.setattr(target, "BUSY_TIMEOUT", SOON)
+
+
+@pytest.fixture(scope="session")
+def postgres_tables(postgres_url: str) -> Iterator[Table]:
+    """The tables of an outbox in this worker's PostgreSQL database."""
+    found = Table(postgres_url)
+    found.execute(f"ALTER DATABASE {found.connection.info.dbname} SET synchronous_commit = off")
+    store = open_store(postgres_url, Colour.BLOCKING, create_schema=True)
+    run(store.open())
+    run(store.close())
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def postgres_table(postgres_tables: Table) -> Table:
+    """No rows in it."""
+    postgres_tables.clear()
+    return postgres_tables
+
+
+@pytest.fixture(params=DRIVERS)
+def way(request: pytest.FixtureRequest, postgres_table: Table) -> Way:
+    """Each driver to an empty PostgreSQL table."""
+    return Way(request.param, postgres_table)

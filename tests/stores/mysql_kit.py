@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ import pymysql
 from pymysql.cursors import DictCursor
 
 from aftercommit.ports import Colour
+from aftercommit.runtime.threads import run
 from aftercommit.stores.mysql.target import mysql_from_url
 
 DRIVERS = {"pymysql": Colour.BLOCKING, "asyncmy": Colour.ASYNC}
@@ -124,12 +126,22 @@ class Table:
         self.execute(f"KILL {session}")
 
     def open_transactions(self) -> int:
+        """The server looks anew a tenth of a second after somebody asked."""
+        threading.Event().wait(0.15)
         return int(
             self.value(
                 "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_mysql_thread_id IN"
                 " (SELECT id FROM information_schema.processlist WHERE db = DATABASE())"
             )
         )
+
+
+def made(url: str) -> Table:
+    """The table, made by a store if it was not there."""
+    store = store_at(url)
+    run(store.open())
+    run(store.close())
+    return Table(url)
 
 
 @contextmanager

@@ -1,14 +1,25 @@
-"""A PostgreSQL table seen behind the store's back: on a connection of its own, times in microseconds."""
+"""A PostgreSQL table seen behind the store's back, and the ways that lead to it: drivers, pools and engines."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import asyncpg
 import psycopg
+import psycopg_pool
 from psycopg.rows import dict_row
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from aftercommit.ports import Colour
+from aftercommit.stores.detect import open_store
+from tests.stores.kit import run_in
+from tests.support import World
 
 #: The ways to speak to PostgreSQL: scheme of the URL, and colour.
 DRIVERS = {
@@ -16,6 +27,9 @@ DRIVERS = {
     "psycopg-async": ("postgresql", Colour.ASYNC),
     "asyncpg": ("postgresql+asyncpg", Colour.ASYNC),
 }
+
+#: Those that can be cancelled.
+ASYNC_DRIVERS = [name for name, (_, colour) in DRIVERS.items() if colour is Colour.ASYNC]
 
 TIMES = frozenset({"occurred_at", "scheduled_at", "created_at", "available_at", "done_at", "locked_at", "lease_until"})
 
@@ -28,7 +42,7 @@ class Table:
     def __init__(self, url: str) -> None:
         self.url = url
         self.connection = psycopg.connect(url, autocommit=True, row_factory=dict_row)
-        self.connection.execute("SET TIME ZONE 'UTC'; SET synchronous_commit = off")
+        self.connection.execute("SET TIME ZONE 'UTC'")
 
     def close(self) -> None:
         self.connection.close()
@@ -36,12 +50,16 @@ class Table:
     def read(self, sql: str, *parameters: object) -> list[dict[str, Any]]:
         return self.connection.execute(sql, parameters or None).fetchall()
 
+    def value(self, sql: str, *parameters: object) -> Any:
+        return next(iter(self.read(sql, *parameters)[0].values()))
+
     def execute(self, sql: str, *parameters: object) -> int:
         return self.connection.execute(sql, parameters or None).rowcount
 
     def clear(self) -> None:
-        """No rows, and no tables of other names."""
-        self.execute("TRUNCATE outbox_event")
+        """No rows, and no tables of other names. A few rows are deleted faster than a table is truncated."""
+        is_small = self.value("SELECT pg_relation_size('outbox_event') < 1000000")
+        self.execute("DELETE FROM outbox_event" if is_small else "TRUNCATE outbox_event")
         for row in self.read("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"):
             if row["tablename"] not in ("outbox_event", "outbox_schema"):
                 self.execute(f'DROP TABLE "{row["tablename"]}"')
@@ -59,9 +77,36 @@ class Table:
         assert self.execute(sql, *values, event_id, event_id)
 
     def now(self) -> int:
-        found = micros(self.read("SELECT clock_timestamp() AS now")[0]["now"])
+        found = micros(self.value("SELECT clock_timestamp()"))
         assert found is not None
         return found
+
+    def sessions(self, mark: str) -> list[dict[str, Any]]:
+        """Those whose application name says that they are of this test."""
+        sql = "SELECT pid, state, xact_start FROM pg_stat_activity WHERE application_name = %s"
+        return self.read(sql, mark)
+
+    def end_sessions(self, mark: str) -> int:
+        """Returns when they are gone; how many."""
+        sql = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = %s"
+        return len(self.read(sql, mark))
+
+    def fill(self, prefix: str, count: int, **columns: str) -> None:
+        """So many rows; columns are SQL expressions, in which `n` counts them."""
+        given = {
+            "event_id": f"'{prefix}-' || n",
+            "event_type": "'T'",
+            "aggregate_type": "'__GLOBAL__'",
+            "partition_no": "7",
+            "payload": "'{}'",
+            "content_type": "'application/json'",
+            "occurred_at": "now()",
+            "created_at": "now() - interval '1 hour'",
+            "available_at": "now() - interval '1 hour' + n * interval '1 microsecond'",
+            **columns,
+        }
+        names, values = ", ".join(given), ", ".join(given.values())
+        self.execute(f"INSERT INTO outbox_event ({names}) SELECT {values} FROM generate_series(1, {count}) AS n")
 
 
 def micros(value: datetime | None) -> int | None:
@@ -70,3 +115,95 @@ def micros(value: datetime | None) -> int | None:
 
 def instant(value: int | None) -> datetime | None:
     return None if value is None else EPOCH + timedelta(microseconds=value)
+
+
+class Way:
+    """One driver to one database. Its sessions carry a mark in their application name."""
+
+    mark = "aftercommit-test"
+
+    def __init__(self, driver: str, table: Table) -> None:
+        self.driver = driver
+        self.scheme, self.colour = DRIVERS[driver]
+        self.table = table
+        self.plain = f"{table.url}?application_name={self.mark}"
+        self.url = self.at(self.plain)
+
+    def __repr__(self) -> str:
+        return f"Way({self.driver})"
+
+    @property
+    def is_async(self) -> bool:
+        return self.colour is Colour.ASYNC
+
+    def at(self, url: str) -> str:
+        return urlsplit(url)._replace(scheme=self.scheme).geturl()
+
+    def world(self, folder: Path) -> World:
+        """A runtime of this colour for tests of whole outboxes."""
+        return World("asyncio" if self.is_async else "threads", folder, "postgres", self.url)
+
+    def store(self, target: Any = None, **options: Any) -> Any:
+        return open_store(self.url if target is None else target, self.colour, **options)
+
+    def run(self, scenario: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        return run_in(self.colour, scenario())
+
+    @asynccontextmanager
+    async def opened(self, target: Any = None, **options: Any) -> AsyncIterator[Any]:
+        store = self.store(target, **options)
+        try:
+            await store.open()
+            yield store
+        finally:
+            await store.close()
+
+    @asynccontextmanager
+    async def pool(self, size: int = 2, url: str | None = None, **options: Any) -> AsyncIterator[Any]:
+        """A user's own pool with the driver's own defaults."""
+        url = url or self.plain
+        if self.driver == "psycopg":
+            with psycopg_pool.ConnectionPool(url, min_size=size, max_size=size, **options) as blocking:
+                blocking.wait()
+                yield blocking
+        elif self.driver == "psycopg-async":
+            async with psycopg_pool.AsyncConnectionPool(url, min_size=size, max_size=size, **options) as waiting:
+                await waiting.wait()
+                yield waiting
+        else:
+            async with asyncpg.create_pool(url, min_size=size, max_size=size, **options) as pool:
+                yield pool
+
+    @asynccontextmanager
+    async def engine(self, size: int = 2, **options: Any) -> AsyncIterator[Any]:
+        """A user's own SQLAlchemy engine with the driver's own defaults."""
+        scheme = "postgresql+asyncpg" if self.driver == "asyncpg" else "postgresql+psycopg"
+        url = urlsplit(self.table.url)._replace(scheme=scheme).geturl()
+        server = {"application_name": self.mark}
+        given = {
+            "pool_size": size,
+            "max_overflow": 0,
+            "connect_args": {"server_settings": server} if self.driver == "asyncpg" else server,
+            **options,
+        }
+        if not self.is_async:
+            blocking = create_engine(url, **given)
+            yield blocking
+            blocking.dispose()
+        else:
+            engine = create_async_engine(url, **given)
+            yield engine
+            await engine.dispose()
+
+    @asynccontextmanager
+    async def target(self, kind: str, size: int = 2) -> AsyncIterator[Any]:
+        """What an outbox is given: a URL, a pool or an engine."""
+        if kind == "url":
+            yield self.url
+        else:
+            async with (self.pool if kind == "pool" else self.engine)(size) as lent:
+                yield lent
+
+
+#: What an outbox can be given to reach a database.
+TARGETS = ["url", "pool", "engine"]

@@ -7,19 +7,14 @@ from typing import Any
 
 import pytest
 
-from aftercommit.runtime.threads import run
 from aftercommit.testing import StoreConformance
 from tests.stores.kit import run_in
-from tests.stores.mysql_kit import DRIVERS, Table, prepared, store_at
+from tests.stores.mysql_kit import DRIVERS, Table, made, prepared, store_at
 
 
 @pytest.fixture(scope="module")
 def table(mysql_url: str) -> Iterator[Table]:
-    store = store_at(mysql_url)
-    run(store.open())
-    run(store.close())
-    found = Table(mysql_url)
-    found.execute("SET SESSION sql_mode = ''")  # so that rows can be damaged
+    found = made(mysql_url)
     yield found
     found.close()
 
@@ -36,9 +31,9 @@ class TestMysql(StoreConformance):
         yield
         for name in self.schemas:
             table.execute(f"DROP DATABASE `{name}`")
+            table.value("SELECT RELEASE_LOCK(%s)", f"aftercommit-test-{name}")
 
     def make_store(self, **options: Any) -> Any:
-        # The contract is not about power cuts, and it is long.
         return store_at(self.table.url, self.colour, **options)
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -57,6 +52,8 @@ class TestMysql(StoreConformance):
         return prepared(self.make_store(), f"SET time_zone = '{zone}'")
 
     def make_schema(self, name: str) -> None:
+        # A schema is a database here, and its name is the whole server's: one test process at a time.
+        assert self.table.value("SELECT GET_LOCK(%s, 60)", f"aftercommit-test-{name}")
         self.table.execute(f"DROP DATABASE IF EXISTS `{name}`")
         self.table.execute(f"CREATE DATABASE `{name}`")
         self.schemas.append(name)

@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from aftercommit.ports import Colour
-from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.testing import StoreConformance
 from tests.stores.kit import run_in
 from tests.stores.postgres_kit import DRIVERS, Table
 
 
-@pytest.fixture(scope="module")
-def table(postgres_url: str) -> Iterator[Table]:
-    store = open_store(postgres_url, Colour.BLOCKING, create_schema=True)
-    run(store.open())
-    run(store.close())
-    found = Table(postgres_url)
-    yield found
-    found.close()
-
-
 class TestPostgres(StoreConformance):
     """The contract, and what only PostgreSQL can do."""
 
     @pytest.fixture(params=DRIVERS, autouse=True)
-    def database(self, request: pytest.FixtureRequest, table: Table) -> None:
+    def database(self, request: pytest.FixtureRequest, postgres_table: Table) -> None:
         scheme, self.colour = DRIVERS[request.param]
-        self.table = table
-        self.url = scheme + "://" + table.url.partition("://")[2]
-        table.clear()
+        self.table = postgres_table
+        self.url = scheme + "://" + postgres_table.url.partition("://")[2]
 
     def make_store(self, **options: Any) -> Any:
         return open_store(self.url, self.colour, **{"create_schema": True, **options})

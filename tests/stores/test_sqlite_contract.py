@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +18,12 @@ from aftercommit.testing import StoreConformance
 from aftercommit.testing.hooks import played
 from aftercommit.testing.kit import event, ids, insert, settle, take
 from aftercommit.testing.settling import MINUTE
-from tests.stores.kit import alter, read, run_in, store_at
-
-NOW = "CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"
-
-
-def without_waiting_for_the_disk(connect: Callable[[], sqlite3.Connection]) -> Callable[[], sqlite3.Connection]:
-    """Connections that do not wait for the disk: the contract is not about power cuts, and it is long."""
-
-    def opened() -> sqlite3.Connection:
-        connection = connect()
-        connection.execute("PRAGMA synchronous = OFF")
-        return connection
-
-    return opened
+from tests.stores.kit import alter, store_at
+from tests.stores.sqlite_hooks import SqliteHooks
 
 
-class TestSqlite(StoreConformance):
+class TestSqlite(SqliteHooks, StoreConformance):
     """The contract, and what only SQLite can do to a row."""
-
-    skips_locked = False  # there is one writer at a time
-    has_schemas = False
 
     @pytest.fixture(scope="session")
     @staticmethod
@@ -55,25 +39,6 @@ class TestSqlite(StoreConformance):
     def database(self, request: pytest.FixtureRequest, tmp_path: Path, template: Path) -> None:
         self.colour: Colour = request.param
         self.path = Path(shutil.copy(template, tmp_path))
-
-    def make_store(self, **options: Any) -> Any:
-        store = store_at(self.path, self.colour, **options)
-        store.executor._connect = without_waiting_for_the_disk(store.executor._connect)
-        return store
-
-    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return run_in(self.colour, coroutine)
-
-    def rows(self) -> list[dict[str, Any]]:
-        return [dict(row) for row in read(self.path, "SELECT * FROM outbox_event ORDER BY position")]
-
-    def change(self, event_id: str | None = None, **columns: Any) -> None:
-        sets = ", ".join(f"{name} = ?" for name in columns)
-        sql = f"UPDATE outbox_event SET {sets} WHERE ? IS NULL OR event_id = ?"
-        assert alter(self.path, sql, *columns.values(), event_id, event_id)
-
-    def now(self) -> int:
-        return int(read(self.path, f"SELECT {NOW}")[0][0])
 
     # ------------------------------------------------------------ only here
 

@@ -46,7 +46,7 @@ class AtOnce:
         return await self._executor.transact(work)
 
     def _bound(self, statement: Statement, rows: Sequence[HeldRow], **values: object) -> tuple[object, ...]:
-        return statement.bind(**values, **self._dialect.group(rows))
+        return statement.bind(**values, **self._dialect.group(rows, statement.names))
 
     async def renew(self, rows: Sequence[HeldRow], lock_timeout: int) -> Collection[RowKey]:
         statement = self._sql["renew"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from aftercommit.errors import StoreBusy
 
 
 def is_engine(target: object) -> bool:
@@ -12,6 +15,19 @@ def is_engine(target: object) -> bool:
         each.__module__.startswith("sqlalchemy.") and each.__name__ in ("Engine", "AsyncEngine")
         for each in type(target).__mro__
     )
+
+
+@contextmanager
+def none_free_is_busy() -> Iterator[None]:
+    from sqlalchemy.exc import TimeoutError  # noqa: A004, PLC0415  (whoever has an engine has it)
+
+    try:
+        yield
+    except TimeoutError as error:
+        raise StoreBusy(
+            f"no connection of the engine became free: {error}",
+            fix="keep transactions short, or create the engine with a larger pool",
+        ) from error
 
 
 class EngineSource:
@@ -23,7 +39,8 @@ class EngineSource:
         self._lent: dict[int, Any] = {}
 
     def take(self) -> Any:
-        lent = self._engine.raw_connection()
+        with none_free_is_busy():
+            lent = self._engine.raw_connection()
         connection = lent.driver_connection
         self._lent[id(connection)] = lent
         return connection
@@ -57,7 +74,8 @@ class AsyncEngineSource:
         self._lent: dict[int, Any] = {}
 
     async def take(self) -> Any:
-        lent = await self._engine.connect()
+        with none_free_is_busy():
+            lent = await self._engine.connect()
         try:
             connection = (await lent.get_raw_connection()).driver_connection
         except BaseException:

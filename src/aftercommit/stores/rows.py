@@ -86,6 +86,7 @@ def insert_values(new: NewEvent, times: Times) -> dict[str, object]:
 #: Where the rows of a claim have them.
 POSITION: Final = 0
 AVAILABLE_AT: Final = 18
+NOW: Final = 22
 
 
 #: A held row as group statements take it.
@@ -110,12 +111,12 @@ def as_group(values: Sequence[object]) -> str:
     return msgspec.json.encode(values).decode()
 
 
-def claimed_of(row: Sequence[Any], request: ClaimRequest, times: Times) -> Claimed | Undecodable:
-    """A row that a claim saw, under the lease that the claim gives it."""
+def claimed_of(row: Sequence[Any], request: ClaimRequest, times: Times, now: datetime) -> Claimed | Undecodable:
+    """A row that a claim saw at `now`, under the lease that the claim gives it."""
     (
         position, event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, event_key,
         payload, payload_bytes, headers, occurred_at, scheduled_at, attempts, abandoned, epoch, is_takeover,
-        created_at, _, content_type, payload_version, done_handlers, now,
+        created_at, _, content_type, payload_version, done_handlers, _,
     ) = row  # fmt: skip
     lease = Lease(RowKey(event_id, handler_id), request.owner, epoch + 1, request.deadline)
     try:
@@ -144,7 +145,7 @@ def claimed_of(row: Sequence[Any], request: ClaimRequest, times: Times) -> Claim
             abandoned=abandoned,
             done_handlers=_done_handlers(done_handlers),
             is_suspect=bool(is_takeover) or abandoned > 0,
-            age=times.read(now) - born,
+            age=now - born,
         )
     except (UndecodableRow, TypeError, OverflowError) as error:
         return Undecodable(lease, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Coroutine, Sequence
 from datetime import timedelta
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from aftercommit.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
@@ -17,6 +18,7 @@ from aftercommit.stores.in_steps import InSteps
 from aftercommit.stores.records import SqlRecords
 from aftercommit.stores.rows import (
     AVAILABLE_AT,
+    NOW,
     POSITION,
     HeldRow,
     claimed_of,
@@ -102,8 +104,11 @@ class SqlStore:
         if len(rows) >= request.limit:
             last = max(rows, key=lambda row: (row[AVAILABLE_AT], row[POSITION]))
             floor = (self._times.write(self._times.read(last[AVAILABLE_AT])), last[POSITION])
-        rows.sort(key=lambda row: row[POSITION])
-        return Claim([claimed_of(row, request, self._times) for row in rows], floor, next_due)
+        if not rows:
+            return Claim((), floor, next_due)
+        rows.sort(key=itemgetter(POSITION))
+        now = self._times.read(rows[0][NOW])
+        return Claim([claimed_of(row, request, self._times, now) for row in rows], floor, next_due)
 
     def _claim_values(self, request: ClaimRequest) -> dict[str, object]:
         floor = request.floor if isinstance(request.floor, tuple) else (self._times.earliest, -1)

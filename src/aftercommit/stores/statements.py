@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -48,6 +48,8 @@ class Dialect:
     marker: Callable[[int], str]
     #: The group parameters as a table `held` of (event_id, handler_id, owner, epoch, delay, error, counted, done).
     held: str
+    #: Only the first four of them, if there is something to gain from it.
+    held_keys: str = ""
     #: The values of time columns, in and out.
     times: Times = IN_UTC
     quotes: tuple[str, str] = ('"', '"')
@@ -58,11 +60,12 @@ class Dialect:
     #: How a column of values is bound as an array, where there are arrays. Else groups travel as one JSON text.
     array: Callable[[Sequence[Any]], object] | None = None
 
-    def group(self, rows: Sequence[HeldRow]) -> dict[str, object]:
-        """Held rows as parameters of a statement."""
+    def group(self, rows: Sequence[HeldRow], names: Collection[str] = HELD_COLUMNS) -> dict[str, object]:
+        """Held rows as parameters of a statement; as columns, those that it names."""
         if self.array is None:
             return {"held": as_group(rows)}
-        return dict(zip(HELD_COLUMNS, map(self.array, zip(*rows, strict=True)), strict=True))
+        columns = zip(HELD_COLUMNS, zip(*rows, strict=True), strict=True)
+        return {name: self.array(column) for name, column in columns if name in names}
 
     def list(self, values: Sequence[object]) -> object:
         """Many values of one kind as one parameter."""
@@ -130,7 +133,11 @@ class Statements:
                 " AND locked_by = held.owner AND lease_epoch = held.epoch AND status IN (0, 2)"
             ),
         }
-        return names.quoted(f"{names.table}_{argument}") if kind == "index" else simple[kind]
+        if kind == "index":
+            return names.quoted(f"{names.table}_{argument}")
+        if kind == "held" and argument == "keys" and self._dialect.held_keys:
+            return self._dialect.held_keys
+        return simple[kind]
 
 
 def _sql_files(package: str, folder: str) -> Iterator[Any]:

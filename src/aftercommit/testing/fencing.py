@@ -29,7 +29,9 @@ OPERATIONS = [*OUTCOMES, "renew", "mark_suspect"]
 async def operate(store: Any, operation: str, lease: Lease) -> bool:
     """Whether the fence let it pass."""
     if operation == "renew":
-        return lease.key in await store.renew([lease], LEASE)
+        renewed = set(await store.renew([lease], LEASE))
+        assert renewed <= {lease.key}
+        return bool(renewed)
     if operation == "mark_suspect":
         return bool(await store.mark_suspect(lease))
     return await settle(store, lease, OUTCOMES[operation])

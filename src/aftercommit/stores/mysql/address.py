@@ -28,8 +28,10 @@ class Address:
     port: int
     database: str
     user: str | None = None
-    password: str | None = field(default=None, repr=False)
+    password: bytes = field(default=b"", repr=False)
     query: Mapping[str, str] = field(default_factory=dict)
+    #: As an open connection has it; a URL says it by parameters.
+    context: ssl.SSLContext | None = field(default=None, repr=False)
 
     @property
     def where(self) -> str:
@@ -46,8 +48,7 @@ class Address:
             "host": self.host,
             "port": self.port,
             "user": self.user,
-            # As bytes: drivers take a text for Latin-1.
-            "password": (self.password or "").encode(),
+            "password": self.password,
             "database": self.database,
             "unix_socket": self.query.get("unix_socket"),
             "charset": "utf8mb4",
@@ -61,7 +62,7 @@ class Address:
     def tls(self) -> ssl.SSLContext | None:
         """Encrypted with `ssl=true`; with `ssl_ca` the server's certificate and name are checked as well."""
         if self.refuses_tls or not any(name.startswith("ssl") for name in self.query):
-            return None
+            return self.context
         authority = self.query.get("ssl_ca")
         context = ssl.create_default_context(cafile=authority)
         context.check_hostname = authority is not None and _flag(self.query, "ssl_verify_identity", default=True)
@@ -88,7 +89,7 @@ def address_of(url: str) -> Address:
         port=port,
         database=database,
         user=None if parts.username is None else unquote(parts.username),
-        password=None if parts.password is None else unquote(parts.password),
+        password=unquote(parts.password or "").encode(),  # drivers would make Latin-1 of a text
         query=_query(parts.query),
     )
     _check(address)

@@ -5,24 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 import asyncmy
 from asyncmy.connection import Connection
 from asyncmy.constants.CLIENT import FOUND_ROWS
+from asyncmy.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from asyncmy.cursors import Cursor
 from asyncmy.errors import MySQLError
 
 from aftercommit.claims import QueryResult
-from aftercommit.ports import Colour
+from aftercommit.ports import Colour, Fault
 from aftercommit.runtime.process import here
+from aftercommit.stores.engines import AsyncEngineSource
+from aftercommit.stores.mysql import faults
 from aftercommit.stores.mysql.address import Address
 from aftercommit.stores.mysql.executor import MysqlExecutor
-from aftercommit.stores.mysql.link import AdoptedLinkTx, abandoned
-from aftercommit.stores.mysql.pool import PATIENCE, Pool, no_connection
+from aftercommit.stores.mysql.link import AdoptedLinkTx, Link, abandoned
+from aftercommit.stores.mysql.pool import PATIENCE, GivenPool, Pool, no_connection
 from aftercommit.stores.mysql.server import check_version, session_settings
-
-_IN_TRANSACTION: Final = 1
 
 
 class AsyncmyLink:
@@ -42,7 +43,7 @@ class AsyncmyLink:
 
     @property
     def is_in_transaction(self) -> bool:
-        return bool(self.raw.server_status & _IN_TRANSACTION)
+        return bool(self.raw.server_status & SERVER_STATUS_IN_TRANS)
 
     @property
     def is_autocommit(self) -> bool:
@@ -115,17 +116,24 @@ class AsyncmyExecutor(MysqlExecutor):
     colour = Colour.ASYNC
     driver_error = MySQLError
 
-    def __init__(self, address: Address) -> None:
-        def pool(*, is_users: bool) -> Pool:
-            async def connect() -> AsyncmyLink:
-                return await _connected(address, is_users=is_users)
-
-            return Pool(connect, self.fault_of, TaskSlots(address.pool_size))
-
-        super().__init__(own=pool(is_users=False), lent=pool(is_users=True))
-
     def adopt(self, connection: object) -> AdoptedLinkTx | None:
         return AdoptedLinkTx(AsyncmyLink(connection)) if isinstance(connection, Connection) else None
+
+
+def over_connections(address: Address) -> AsyncmyExecutor:
+    """Over connections of our own, for the store and for users apart."""
+
+    def pool(*, is_users: bool) -> Pool:
+        async def connected() -> AsyncmyLink:
+            return await _connected(address, is_users=is_users)
+
+        return Pool(connected, fault_of, TaskSlots(address.pool_size))
+
+    return AsyncmyExecutor(own=pool(is_users=False), lent=pool(is_users=True))
+
+
+def fault_of(error: Exception) -> Fault:
+    return faults.fault_of(error, MySQLError)
 
 
 async def _connected(address: Address, *, is_users: bool) -> AsyncmyLink:
@@ -145,3 +153,28 @@ async def _connected(address: Address, *, is_users: bool) -> AsyncmyLink:
         link.drop()
         raise
     return link
+
+
+def over_engine(engine: Any) -> AsyncmyExecutor:
+    """Over the pool of a SQLAlchemy async engine."""
+    pool = GivenPool(_EnginePool(engine), fault_of)
+    return AsyncmyExecutor(own=pool, lent=pool)
+
+
+class _EnginePool:
+    """An async engine's pool."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = AsyncEngineSource(engine, lambda raw: not raw.connected)
+
+    async def take(self) -> AsyncmyLink:
+        return AsyncmyLink(await self._engine.take())
+
+    async def give(self, link: Link) -> None:
+        await self._engine.give(link.raw)
+
+    async def check(self) -> None:
+        await self._engine.check()
+
+    def abandon(self) -> None:
+        self._engine.abandon()

@@ -5,22 +5,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 import pymysql
-from pymysql.constants import CLIENT, SERVER_STATUS
+from pymysql.constants import CLIENT
+from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from pymysql.cursors import Cursor
 
 from aftercommit.claims import QueryResult
-from aftercommit.ports import Colour
+from aftercommit.ports import Colour, Fault
 from aftercommit.runtime.process import here
+from aftercommit.stores.engines import EngineSource
+from aftercommit.stores.mysql import faults
 from aftercommit.stores.mysql.address import Address
 from aftercommit.stores.mysql.executor import MysqlExecutor
-from aftercommit.stores.mysql.link import AdoptedLinkTx, abandoned
-from aftercommit.stores.mysql.pool import PATIENCE, Pool, no_connection
+from aftercommit.stores.mysql.link import AdoptedLinkTx, Link, abandoned
+from aftercommit.stores.mysql.pool import PATIENCE, GivenPool, Pool, no_connection
 from aftercommit.stores.mysql.server import check_version, session_settings
-
-_IN_TRANSACTION: Final = SERVER_STATUS.SERVER_STATUS_IN_TRANS
 
 
 class PymysqlLink:
@@ -38,7 +39,7 @@ class PymysqlLink:
 
     @property
     def is_in_transaction(self) -> bool:
-        return bool(self.raw.server_status & _IN_TRANSACTION)
+        return bool(self.raw.server_status & SERVER_STATUS_IN_TRANS)
 
     @property
     def is_autocommit(self) -> bool:
@@ -97,34 +98,68 @@ class PymysqlExecutor(MysqlExecutor):
     colour = Colour.BLOCKING
     driver_error = pymysql.MySQLError
 
-    def __init__(self, address: Address) -> None:
-        def pool(*, is_users: bool) -> Pool:
-            async def connect() -> PymysqlLink:
-                return await _connected(address, is_users=is_users)
-
-            return Pool(connect, self.fault_of, ThreadSlots(address.pool_size))
-
-        super().__init__(own=pool(is_users=False), lent=pool(is_users=True))
-
     def adopt(self, connection: object) -> AdoptedLinkTx | None:
         return AdoptedLinkTx(PymysqlLink(connection)) if isinstance(connection, pymysql.Connection) else None
 
 
-async def _connected(address: Address, *, is_users: bool) -> PymysqlLink:
-    raw = pymysql.connect(
-        **address.login(),
-        autocommit=True,
-        # Rows that a statement matched: an UPDATE that finds a row as it should be has not lost it.
-        client_flag=CLIENT.FOUND_ROWS,
-        ssl=address.tls(),
-        ssl_disabled=address.refuses_tls,
-    )
-    link = PymysqlLink(raw)
+def over_connections(connect: Callable[[], Any], pool_size: int) -> PymysqlExecutor:
+    """Over connections that `connect` opens, for the store and for users apart."""
+
+    def pool(*, is_users: bool) -> Pool:
+        async def connected() -> PymysqlLink:
+            return await _set_up(PymysqlLink(connect()), is_users=is_users)
+
+        return Pool(connected, fault_of, ThreadSlots(pool_size))
+
+    return PymysqlExecutor(own=pool(is_users=False), lent=pool(is_users=True))
+
+
+def fault_of(error: Exception) -> Fault:
+    return faults.fault_of(error, pymysql.MySQLError)
+
+
+async def _set_up(link: PymysqlLink, *, is_users: bool) -> PymysqlLink:
     try:
-        check_version(raw.get_server_info())
+        check_version(link.raw.get_server_info())
+        link.raw.autocommit(True)
         for sql in session_settings(is_users=is_users):
             await link.run(sql)
     except BaseException:
         link.drop()
         raise
     return link
+
+
+def connector(address: Address) -> Callable[[], Any]:
+    return lambda: pymysql.connect(
+        **address.login(),
+        # Rows that a statement matched: an UPDATE that finds a row as it should be has not lost it.
+        client_flag=CLIENT.FOUND_ROWS,
+        ssl=address.tls(),
+        ssl_disabled=address.refuses_tls,
+    )
+
+
+def over_engine(engine: Any) -> PymysqlExecutor:
+    """Over the pool of a SQLAlchemy engine."""
+    pool = GivenPool(_EnginePool(engine), fault_of)
+    return PymysqlExecutor(own=pool, lent=pool)
+
+
+class _EnginePool:
+    """A blocking engine's pool, awaited."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = EngineSource(engine, lambda raw: not raw.open)
+
+    async def take(self) -> PymysqlLink:
+        return PymysqlLink(self._engine.take())
+
+    async def give(self, link: Link) -> None:
+        self._engine.give(link.raw)
+
+    async def check(self) -> None:
+        self._engine.check()
+
+    def abandon(self) -> None:
+        self._engine.abandon()

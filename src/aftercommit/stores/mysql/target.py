@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Final
 
 from aftercommit.errors import MissingDriver, UnknownStore
@@ -26,18 +28,72 @@ def mysql_from_url(url: str, colour: Colour, **options: Any) -> MysqlStore:
     if driver not in ("", ours):
         kind = "AsyncOutbox" if driver == "asyncmy" else "Outbox"
         raise UnknownStore(f"{driver} does not fit this outbox, which needs {ours}", fix=f"use {kind}, or mysql://")
-    address = address_of(url)
+    return _at(address_of(url), colour, options)
+
+
+def mysql_from_connection(
+    connection: Any, colour: Colour, *, connect: Callable[[], Any] | None = None, **options: Any
+) -> MysqlStore:
+    """Connections like this one of PyMySQL or asyncmy: opened by `connect`, else with the same login. This one is
+    only looked at."""
+    address = _address_of_connection(connection)
+    if connect is None:
+        return _at(address, colour, options)
+    from aftercommit.stores.mysql import pymysql_driver
+
+    connection.close()
+    executor = pymysql_driver.over_connections(connect, address.pool_size)
+    return MysqlStore(executor, DIALECT, where=address.where, **options)
+
+
+def mysql_from_engine(engine: Any, _: Colour, **options: Any) -> MysqlStore:
+    """A SQLAlchemy engine over PyMySQL or asyncmy. The engine's colour decides."""
+    driver = engine.dialect.driver
+    if driver not in _DRIVERS.values():
+        raise UnknownStore(
+            f"the engine speaks to MySQL through {driver}",
+            fix='create_engine("mysql+pymysql://…"), or create_async_engine("mysql+asyncmy://…")',
+        )
+    module = import_module(f"aftercommit.stores.mysql.{driver}_driver")
+    where = f"MySQL at {engine.url.host or 'the local socket'}/{engine.url.database or ''}"
+    return MysqlStore(module.over_engine(engine), DIALECT, where=where, **options)
+
+
+def _at(address: Address, colour: Colour, options: dict[str, Any]) -> MysqlStore:
     return MysqlStore(_executor(address, colour), DIALECT, where=address.where, **options)
 
 
 def _executor(address: Address, colour: Colour) -> Executor:
     try:
         if colour is Colour.BLOCKING:
-            from aftercommit.stores.mysql.pymysql_driver import PymysqlExecutor
+            from aftercommit.stores.mysql import pymysql_driver
 
-            return PymysqlExecutor(address)
-        from aftercommit.stores.mysql.asyncmy_driver import AsyncmyExecutor
+            return pymysql_driver.over_connections(pymysql_driver.connector(address), address.pool_size)
+        from aftercommit.stores.mysql import asyncmy_driver
 
-        return AsyncmyExecutor(address)
+        return asyncmy_driver.over_connections(address)
     except ImportError as error:
-        raise MissingDriver(f"{_DRIVERS[colour]} is not installed", fix='pip install "aftercommit[mysql]"') from error
+        raise MissingDriver(
+            f"{_DRIVERS[colour]} is not installed ({error})", fix='pip install "aftercommit[mysql]"'
+        ) from error
+
+
+def _address_of_connection(connection: Any) -> Address:
+    """PyMySQL says it aloud, asyncmy under its breath."""
+    if hasattr(connection, "host"):
+        socket, context = connection.unix_socket, connection.ctx if connection._ssl_required else None
+        host, port, database = connection.host, connection.port, connection.db
+        user, password = connection.user, connection.password
+    else:
+        socket, context = connection._unix_socket, connection._ssl_context
+        host, port, database = connection._host, connection._port, connection._db
+        user, password = connection._user, connection._password
+    if not database:
+        raise UnknownStore("the connection has no database", fix="connect with database=…")
+    return Address(
+        host, port, _text(database), _text(user), password, {"unix_socket": socket} if socket else {}, context
+    )
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

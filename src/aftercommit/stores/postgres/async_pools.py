@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from aftercommit.stores.postgres.per_loop import LARGEST, PATIENCE, PerLoop, check_version
+from aftercommit.errors import StoreBusy
+from aftercommit.stores.postgres.dialect import none_free, of_the_parent
+from aftercommit.stores.postgres.per_loop import LARGEST, PATIENCE, PerLoop
 from aftercommit.stores.postgres.pools import WHO_SERVES, settings
 
 
@@ -19,10 +21,7 @@ class OwnAsyncPool(PerLoop[AsyncConnectionPool[Any]]):
         self._conninfo = conninfo
 
     async def opened(self) -> AsyncConnectionPool[Any]:
-        async with await psycopg.AsyncConnection.connect(self._conninfo, **settings(is_direct=False)) as connection:
-            check_version(connection.info.server_version // 10_000)
-            served_by = await (await connection.execute(WHO_SERVES)).fetchone()
-            is_direct = served_by == (connection.info.backend_pid,)
+        is_direct = await self._is_direct()
         pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
             self._conninfo,
             min_size=0,
@@ -34,8 +33,18 @@ class OwnAsyncPool(PerLoop[AsyncConnectionPool[Any]]):
         await pool.open()
         return pool
 
+    async def _is_direct(self) -> bool:
+        """A pool would try for a long while and then say only that it took too long; a connection says why."""
+        async with await psycopg.AsyncConnection.connect(self._conninfo, **settings(is_direct=False)) as connection:
+            served_by = await (await connection.execute(WHO_SERVES)).fetchone()
+            return bool(served_by == (connection.info.backend_pid,))
+
     async def take(self) -> Any:
-        return await (await self.current()).getconn()
+        try:
+            return await taken(await self.current())
+        except StoreBusy:
+            await self._is_direct()  # none is free, or none can be opened
+            raise
 
     async def give(self, connection: Any) -> None:
         if self._pool is None or connection._pool is not self._pool:
@@ -52,14 +61,24 @@ class OwnAsyncPool(PerLoop[AsyncConnectionPool[Any]]):
             await pool.close()
 
 
+async def taken(pool: Any) -> Any:
+    try:
+        return await pool.getconn()
+    except PoolTimeout as error:
+        raise none_free(pool.timeout) from error
+
+
 class GivenAsyncPool:
     """The user's own pool. It is used and never closed."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
+        self._is_parents = False
 
     async def take(self) -> Any:
-        return await self._pool.getconn()
+        if self._is_parents:
+            raise of_the_parent()
+        return await taken(self._pool)
 
     async def give(self, connection: Any) -> None:
         await self._pool.putconn(connection)
@@ -71,4 +90,4 @@ class GivenAsyncPool:
         """It is the user's."""
 
     def abandon(self) -> None:
-        """The user's pool has to be made anew in the child by the user."""
+        self._is_parents = True

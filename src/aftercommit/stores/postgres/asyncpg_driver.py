@@ -8,10 +8,17 @@ from typing import Any, Protocol, TypeVar, cast
 import asyncpg
 
 from aftercommit.claims import QueryResult
-from aftercommit.errors import OutboxError, StoreUnavailable
+from aftercommit.errors import OutboxError
 from aftercommit.ports import Colour, Fault, Tx
 from aftercommit.stores.control import refuse_transaction_control
-from aftercommit.stores.postgres.dialect import fault_of_state, refuse_rollback
+from aftercommit.stores.postgres.dialect import (
+    BEGIN,
+    fault_of_ours,
+    fault_of_state,
+    refuse_old_server,
+    refuse_rollback,
+    rolled_back,
+)
 from aftercommit.stores.retrying import retrying
 
 T = TypeVar("T")
@@ -38,7 +45,7 @@ class AsyncpgSource(Protocol):
 def fault_of(error: Exception) -> Fault:
     """asyncpg's errors in our words."""
     if isinstance(error, OutboxError):
-        return Fault.UNREACHABLE if isinstance(error, StoreUnavailable) else Fault.OTHER
+        return fault_of_ours(error)
     if (fault := fault_of_state(getattr(error, "sqlstate", None))) is not None:
         return fault
     if isinstance(error, asyncpg.exceptions.DataError | UnicodeError):  # found by the driver, before the server saw it
@@ -86,8 +93,9 @@ class AsyncpgExecutor:
         return await retrying(lambda: self._transact(work), fault_of)
 
     async def _transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        opened = await self._begin("BEGIN ISOLATION LEVEL READ COMMITTED")
+        opened = await self._begin(BEGIN)
         try:
+            refuse_old_server(opened.connection.get_server_version().major)
             value = await work(opened)
             await opened.commit()
         finally:
@@ -187,6 +195,12 @@ class OpenAsyncpgTransaction(AsyncpgTx):
     def is_open(self) -> bool:
         return self._is_lent and self.is_begun
 
+    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        try:
+            return await super().fetch(sql, parameters)
+        except asyncpg.InFailedSQLTransactionError as error:
+            raise rolled_back() from error
+
     async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
         refuse_transaction_control(sql)
         return QueryResult(*await parsed_anew(self._connection, sql, parameters))
@@ -209,6 +223,9 @@ class OpenAsyncpgTransaction(AsyncpgTx):
             try:
                 if self.is_begun:
                     await self._connection.execute("ROLLBACK")
+            except BaseException:
+                self._connection.terminate()  # nobody knows what it is in the middle of
+                raise
             finally:
                 await self._return()
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import asyncpg
 
-from aftercommit.stores.postgres.per_loop import LARGEST, PATIENCE, PerLoop, check_version
+from aftercommit.stores.postgres.dialect import none_free, of_the_parent
+from aftercommit.stores.postgres.per_loop import LARGEST, PATIENCE, PerLoop
 
 
 class OwnAsyncpgPool(PerLoop[Any]):
@@ -22,7 +23,6 @@ class OwnAsyncpgPool(PerLoop[Any]):
     async def opened(self) -> Any:
         first = await asyncpg.connect(self._dsn, statement_cache_size=0, timeout=PATIENCE)
         try:
-            check_version(first.get_server_version().major)
             # A pooler has told the client of another process than the one that really serves.
             self.is_direct = await first.fetchval("SELECT pg_backend_pid()") == first.get_server_pid()
         finally:
@@ -37,7 +37,7 @@ class OwnAsyncpgPool(PerLoop[Any]):
         )
 
     async def take(self) -> Any:
-        return await (await self.current()).acquire(timeout=PATIENCE)
+        return await acquired(await self.current())
 
     async def give(self, connection: Any) -> None:
         pool = self._pool
@@ -59,6 +59,13 @@ async def _as_it_is(_: Any) -> None:
     """Nothing to reset."""
 
 
+async def acquired(pool: Any) -> Any:
+    try:
+        return await pool.acquire(timeout=PATIENCE)
+    except TimeoutError as error:
+        raise none_free(PATIENCE) from error
+
+
 class GivenAsyncpgPool:
     """The user's own pool. It is used and never closed."""
 
@@ -66,9 +73,12 @@ class GivenAsyncpgPool:
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
+        self._is_parents = False
 
     async def take(self) -> Any:
-        return await self._pool.acquire(timeout=PATIENCE)
+        if self._is_parents:
+            raise of_the_parent()
+        return await acquired(self._pool)
 
     async def give(self, connection: Any) -> None:
         await self._pool.release(connection)
@@ -80,4 +90,4 @@ class GivenAsyncpgPool:
         """It is the user's."""
 
     def abandon(self) -> None:
-        """The user's pool has to be made anew in the child by the user."""
+        self._is_parents = True

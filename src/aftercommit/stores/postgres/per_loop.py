@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Generic, TypeVar
 
-from aftercommit.errors import SchemaMismatch
+from aftercommit.stores.kept import abandoned
 
 #: Connections of the outbox's own pool; transactions of the user's count, too.
 LARGEST: Final = 20
@@ -13,19 +13,7 @@ LARGEST: Final = 20
 #: Seconds to wait for a free one.
 PATIENCE: Final = 10.0
 
-OLDEST_SERVER: Final = 13
-
-#: Pools of a parent process. Their connections are the parent's, so they are kept for ever and never touched.
-abandoned: Final[list[object]] = []
-
 Pool = TypeVar("Pool")
-
-
-def check_version(major: int) -> None:
-    if major < OLDEST_SERVER:
-        raise SchemaMismatch(
-            f"the server is PostgreSQL {major}, aftercommit needs {OLDEST_SERVER}", fix="upgrade the server"
-        )
 
 
 class PerLoop(Generic[Pool]):

@@ -9,9 +9,12 @@ from typing import Any, Final
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg_pool import ConnectionPool
+from psycopg_pool import ConnectionPool, PoolTimeout
 
-from aftercommit.stores.postgres.per_loop import LARGEST, PATIENCE, abandoned, check_version
+from aftercommit.errors import StoreBusy
+from aftercommit.stores.kept import abandoned
+from aftercommit.stores.postgres.dialect import none_free, of_the_parent
+from aftercommit.stores.postgres.per_loop import LARGEST, PATIENCE
 
 
 def settings(*, is_direct: bool) -> dict[str, Any]:
@@ -32,8 +35,11 @@ class OwnPool:
         self._opening = threading.Lock()
 
     def take(self) -> psycopg.Connection[Any]:
-        connection: psycopg.Connection[Any] = (self._pool or self._opened()).getconn()
-        return connection
+        try:
+            return taken(self._pool or self._opened())
+        except StoreBusy:
+            self._is_direct()  # none is free, or none can be opened
+            raise
 
     def _opened(self) -> ConnectionPool[Any]:
         with self._opening:
@@ -41,11 +47,7 @@ class OwnPool:
             return self._pool
 
     def _new(self) -> ConnectionPool[Any]:
-        # A pool would try for a long while and then say only that it took too long; a connection says why.
-        with psycopg.connect(self._conninfo, **settings(is_direct=False)) as connection:
-            check_version(connection.info.server_version // 10_000)
-            served_by = connection.execute(WHO_SERVES).fetchone()
-            is_direct = served_by == (connection.info.backend_pid,)
+        is_direct = self._is_direct()
         return ConnectionPool(
             self._conninfo,
             min_size=0,
@@ -55,6 +57,12 @@ class OwnPool:
             open=True,
             name=f"aftercommit-{os.getpid()}",
         )
+
+    def _is_direct(self) -> bool:
+        """A pool would try for a long while and then say only that it took too long; a connection says why."""
+        with psycopg.connect(self._conninfo, **settings(is_direct=False)) as connection:
+            served_by = connection.execute(WHO_SERVES).fetchone()
+            return bool(served_by == (connection.info.backend_pid,))
 
     def give(self, connection: psycopg.Connection[Any]) -> None:
         if self._pool is None or connection._pool is not self._pool:
@@ -77,15 +85,25 @@ class OwnPool:
         self._opening = threading.Lock()  # a thread of the parent may hold the old one
 
 
+def taken(pool: ConnectionPool[Any]) -> psycopg.Connection[Any]:
+    try:
+        connection: psycopg.Connection[Any] = pool.getconn()
+    except PoolTimeout as error:
+        raise none_free(pool.timeout) from error
+    return connection
+
+
 class GivenPool:
     """The user's own pool. It is used and never closed."""
 
     def __init__(self, pool: ConnectionPool[Any]) -> None:
         self._pool = pool
+        self._is_parents = False
 
     def take(self) -> psycopg.Connection[Any]:
-        connection: psycopg.Connection[Any] = self._pool.getconn()
-        return connection
+        if self._is_parents:
+            raise of_the_parent()
+        return taken(self._pool)
 
     def give(self, connection: psycopg.Connection[Any]) -> None:
         self._pool.putconn(connection)
@@ -97,7 +115,7 @@ class GivenPool:
         """It is the user's."""
 
     def abandon(self) -> None:
-        """The user's pool has to be made anew in the child by the user."""
+        self._is_parents = True
 
 
 class Opened:

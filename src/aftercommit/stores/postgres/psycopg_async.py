@@ -13,8 +13,8 @@ from psycopg.rows import tuple_row
 from aftercommit.claims import QueryResult
 from aftercommit.ports import Colour, Fault, Tx
 from aftercommit.stores.control import refuse_transaction_control
-from aftercommit.stores.postgres.dialect import refuse_rollback
-from aftercommit.stores.postgres.faults import fault_of
+from aftercommit.stores.postgres.dialect import BEGIN, refuse_old_server, refuse_rollback, rolled_back
+from aftercommit.stores.postgres.faults import fault_of, has_ended
 from aftercommit.stores.retrying import retrying
 
 T = TypeVar("T")
@@ -63,8 +63,9 @@ class AsyncPsycopgExecutor:
         return await retrying(lambda: self._transact(work), fault_of)
 
     async def _transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        opened = await self._begin("BEGIN ISOLATION LEVEL READ COMMITTED")
+        opened = await self._begin(BEGIN)
         try:
+            refuse_old_server(opened.connection.info.server_version // 10_000)
             value = await work(opened)
             await opened.commit()
         finally:
@@ -86,7 +87,7 @@ class AsyncPsycopgExecutor:
 
     @asynccontextmanager
     async def _lent(self) -> AsyncIterator[Connection]:
-        connection = await self._source.take()
+        connection = await alive(self._source)
         was_autocommit = connection.autocommit
         try:
             if not was_autocommit:
@@ -112,6 +113,13 @@ class AsyncPsycopgExecutor:
         self._source.abandon()
 
 
+async def alive(source: AsyncSource) -> Connection:
+    """A connection whose session was not ended while it was idle."""
+    while has_ended(connection := await source.take()):
+        await source.give(connection)
+    return connection
+
+
 async def run(
     connection: Connection, sql: str, parameters: Sequence[object] = (), *, prepare: bool | None = False
 ) -> Cursor:
@@ -126,7 +134,9 @@ async def run(
 async def give_back(source: AsyncSource, connection: Connection, was_autocommit: bool) -> None:
     """As its owner had it."""
     try:
-        if not was_autocommit and connection.pgconn.transaction_status == TransactionStatus.IDLE:
+        if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+            await connection.close()  # nobody knows what it is in the middle of
+        elif not was_autocommit:
             await connection.set_autocommit(False)
     finally:
         await source.give(connection)
@@ -168,7 +178,7 @@ class AsyncOpenPsycopgTransaction(AsyncPsycopgTx):
 
     @classmethod
     async def begun(cls, source: AsyncSource, how: str) -> AsyncOpenPsycopgTransaction:
-        self = cls(source, await source.take())
+        self = cls(source, await alive(source))
         try:
             if not self._was_autocommit:
                 await self._connection.set_autocommit(True)
@@ -185,6 +195,12 @@ class AsyncOpenPsycopgTransaction(AsyncPsycopgTx):
     @property
     def is_open(self) -> bool:
         return self._is_lent and self.is_begun
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        try:
+            return await super().fetch(sql, parameters)
+        except psycopg.errors.InFailedSqlTransaction as error:
+            raise rolled_back() from error
 
     async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
         refuse_transaction_control(sql)

@@ -13,8 +13,8 @@ from psycopg.rows import tuple_row
 from aftercommit.claims import QueryResult
 from aftercommit.ports import Colour, Fault, Tx
 from aftercommit.stores.control import refuse_transaction_control
-from aftercommit.stores.postgres.dialect import refuse_rollback
-from aftercommit.stores.postgres.faults import fault_of
+from aftercommit.stores.postgres.dialect import BEGIN, refuse_old_server, refuse_rollback, rolled_back
+from aftercommit.stores.postgres.faults import fault_of, has_ended
 from aftercommit.stores.retrying import retrying
 
 T = TypeVar("T")
@@ -63,8 +63,9 @@ class PsycopgExecutor:
         return await retrying(lambda: self._transact(work), fault_of)
 
     async def _transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        opened = self._begin("BEGIN ISOLATION LEVEL READ COMMITTED")
+        opened = self._begin(BEGIN)
         try:
+            refuse_old_server(opened.connection.info.server_version // 10_000)
             value = await work(opened)
             await opened.commit()
         finally:
@@ -86,7 +87,7 @@ class PsycopgExecutor:
 
     @contextmanager
     def _lent(self) -> Iterator[Connection]:
-        connection = self._source.take()
+        connection = alive(self._source)
         try:
             with in_autocommit(connection):
                 yield connection
@@ -110,6 +111,13 @@ class PsycopgExecutor:
         self._source.abandon()
 
 
+def alive(source: Source) -> Connection:
+    """A connection whose session was not ended while it was idle."""
+    while has_ended(connection := source.take()):
+        source.give(connection)
+    return connection
+
+
 def run(
     connection: Connection, sql: str, parameters: Sequence[object] = (), *, prepare: bool | None = False
 ) -> psycopg.Cursor[Any]:
@@ -131,7 +139,7 @@ def in_autocommit(connection: Connection) -> Iterator[None]:
     try:
         yield
     finally:
-        if not connection.closed and connection.pgconn.transaction_status == TransactionStatus.IDLE:
+        if connection.pgconn.transaction_status == TransactionStatus.IDLE:
             connection.autocommit = False
 
 
@@ -164,7 +172,7 @@ class OpenPsycopgTransaction(PsycopgTx):
     """A transaction on a connection of the source, given back at its end."""
 
     def __init__(self, source: Source, how: str) -> None:
-        super().__init__(source.take())
+        super().__init__(alive(source))
         self._source = source
         self._is_lent = True
         self._steering = in_autocommit(self._connection)
@@ -182,6 +190,12 @@ class OpenPsycopgTransaction(PsycopgTx):
     @property
     def is_open(self) -> bool:
         return self._is_lent and self.is_begun
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        try:
+            return await super().fetch(sql, parameters)
+        except psycopg.errors.InFailedSqlTransaction as error:
+            raise rolled_back() from error
 
     async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
         refuse_transaction_control(sql)
@@ -212,5 +226,7 @@ class OpenPsycopgTransaction(PsycopgTx):
 
     def _return(self) -> None:
         self._is_lent = False
+        if self.is_begun:
+            self._connection.close()  # nobody knows what it is in the middle of
         self._steering.__exit__(None, None, None)
         self._source.give(self._connection)

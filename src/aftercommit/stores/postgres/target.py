@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from aftercommit.errors import MissingDriver, UnknownStore
 from aftercommit.ports import Colour, Executor
@@ -33,17 +33,25 @@ def postgres_from_url(url: str, colour: Colour, **options: Any) -> PostgresStore
 
 
 def _place_of(url: str) -> str:
-    """Host and database of a URL; its login stays out, of errors as well."""
+    """Hosts and database of a URL; its login stays out, of errors as well."""
     try:
         parts = urlsplit(url)
-        _ = parts.port
+        hosts = parts.netloc.rpartition("@")[2]
+        _ = [urlsplit(f"//{host}").port for host in hosts.split(",")]
+        parse_qsl(parts.query, strict_parsing=bool(parts.query))
     except ValueError:
-        raise UnknownStore(
-            "the PostgreSQL URL cannot be read",
-            fix="postgresql://user:password@host:5432/database, with %40 for @ and %2F for / in the password",
-        ) from None
-    host = parts.netloc.rpartition("@")[2] or "the local socket"
-    return f"PostgreSQL at {host}{parts.path}"
+        raise _unreadable() from None
+    if "@" in parts.path or parts.fragment:  # of a password that was not quoted
+        raise _unreadable()
+    return f"PostgreSQL at {hosts or 'the local socket'}{parts.path}"
+
+
+def _unreadable() -> UnknownStore:
+    return UnknownStore(
+        "the PostgreSQL URL cannot be read",
+        fix="postgresql://user:password@host:5432/database, with %40 for @, %2F for /, %3F for ?, %23 for # and %25 "
+        "for % in the password",
+    )
 
 
 def _over_psycopg(url: str, where: str, colour: Colour, options: dict[str, Any]) -> PostgresStore:
@@ -52,12 +60,19 @@ def _over_psycopg(url: str, where: str, colour: Colour, options: dict[str, Any])
 
 def _psycopg_executor(conninfo: str, colour: Colour) -> Executor:
     try:
+        from psycopg import ProgrammingError
+        from psycopg.conninfo import conninfo_to_dict
+
         from aftercommit.stores.postgres.pools import OwnPool
         from aftercommit.stores.postgres.psycopg_sync import PsycopgExecutor
     except ImportError as error:
         raise MissingDriver(
             f"psycopg with its pool is not installed ({error})", fix='pip install "aftercommit[postgres]"'
         ) from error
+    try:
+        conninfo_to_dict(conninfo)
+    except ProgrammingError:  # whose text shows what it could not read, be it the password
+        raise _unreadable() from None
     if colour is Colour.BLOCKING:
         return PsycopgExecutor(OwnPool(conninfo))
     from aftercommit.stores.postgres.async_pools import OwnAsyncPool

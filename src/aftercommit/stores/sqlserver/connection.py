@@ -219,8 +219,13 @@ def executed_all_or_none(raw: Any, sql: str, parameters: Sequence[Sequence[objec
     if was_begun:
         executed(raw, "SAVE TRANSACTION aftercommit_many")
     try:
+        # Not executemany(): it does not look at later results, where an error may wait, and its fast way guesses types
+        # from the first row. One cursor prepares the statement once, which is all that the slow way does.
         with closing(raw.cursor()) as cursor:
-            cursor.executemany(sql, parameters)
+            for values in parameters:
+                _run(cursor, sql, values)
+                while cursor.nextset():
+                    pass
     except BaseException:
         if not was_begun:
             raw.rollback()  # the driver began by itself, so there is nothing else in it
@@ -263,5 +268,3 @@ class AdoptedConnection:
 
     async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
         return fetched(self._raw, sql, parameters)
-
-

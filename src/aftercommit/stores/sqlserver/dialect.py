@@ -8,10 +8,6 @@ from typing import Final
 from aftercommit.stores.rows import Times
 from aftercommit.stores.statements import Dialect
 
-#: Compares UTF-16 units one by one. (The UTF-8 collations would need SQL Server 2019, and compare no better.) Like all
-#: collations here it passes over blanks at the end, so the sizes of names are compared beside them.
-COLLATION: Final = "Latin1_General_100_BIN2"
-
 #: datetime2 has no zone: what is written has to be UTC before, since the driver drops the zone without a word.
 TIMES: Final = Times(
     lambda value: value.astimezone(UTC).replace(tzinfo=None), lambda value: value.replace(tzinfo=UTC), datetime.min
@@ -23,10 +19,12 @@ DIALECT: Final = Dialect(
     # Of seven digits; rounded once, so that values that were written and values that are compared round alike.
     now="CAST(SYSUTCDATETIME() AS datetime2(6))",
     marker=lambda _: "?",
-    # A long text arrives as ntext, which OPENJSON refuses; and its columns have the collation of the database.
+    # A long text arrives as ntext, which OPENJSON refuses. Its columns have the collation of the database, and no
+    # collation tells "a" from "a " (they all pass over blanks at the end), so the sizes of the ids go beside them.
     held=(
-        f"(SELECT event_id COLLATE {COLLATION} AS event_id, handler_id COLLATE {COLLATION} AS handler_id,"
-        f" owner COLLATE {COLLATION} AS owner, epoch, delay, error, counted, done,"
+        "(SELECT event_id COLLATE Latin1_General_100_BIN2 AS event_id,"
+        " handler_id COLLATE Latin1_General_100_BIN2 AS handler_id, owner COLLATE Latin1_General_100_BIN2 AS owner,"
+        " epoch, delay, error, counted, done,"
         " DATALENGTH(event_id) * 2048 + DATALENGTH(handler_id) AS size"
         " FROM OPENJSON(CAST(:held AS nvarchar(max))) WITH ("
         "event_id nvarchar(72) '$[0]', handler_id nvarchar(510) '$[1]', owner nvarchar(256) '$[2]', epoch int '$[3]',"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -37,6 +38,9 @@ _CHOICES: Final = {
 }
 
 
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.,:\\-]+")
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """A database and the way to it."""
@@ -67,24 +71,31 @@ def address_of(url: str) -> Address:
         where=f"SQL Server at {place}/{database}",
         driver=driver,
         connect_timeout=timeout,
-        connection_string=";".join(f"{name}={_braced(value)}" for name, value in keywords.items()),
+        connection_string=";".join(f"{name}={_quoted(value)}" for name, value in keywords.items()),
     )
 
 
 def _split(rest: str) -> tuple[SplitResult, int | None]:
     try:
         parts = urlsplit(f"mssql://{rest}")
-        port = parts.port
+        _refuse_cut_login(parts)
+        return parts, parts.port
+    except UnknownStore:
+        raise
     except ValueError:  # whose text repeats what may be a password
         raise UnknownStore(
             "the SQL Server URL cannot be taken apart",
             fix=f"use {_EXAMPLE}, and write special characters of the login as %40, %2F, %3A …",
         ) from None
-    if parts.fragment or ("@" in parts.query and "@" not in parts.netloc):
+
+
+def _refuse_cut_login(parts: SplitResult) -> None:
+    """A password with /, ? or # in it seems to end there, and its rest would be shown as the database."""
+    if parts.fragment or "@" in parts.path + parts.query:
         raise UnknownStore(
-            "the login in the SQL Server URL is cut in two", fix="write ? and # in a login as %3F and %23"
+            "the SQL Server URL has @ or # behind its host, as if its login were cut in two",
+            fix="write /, ?, # and @ in names and passwords as %2F, %3F, %23 and %40",
         )
-    return parts, port
 
 
 def _login(parts: SplitResult, options: dict[str, str]) -> dict[str, str]:
@@ -103,8 +114,8 @@ def _options(parts: SplitResult) -> dict[str, str]:
             problem = "is not known" if name is None else "is there twice"
             raise UnknownStore(
                 f"the query parameter {given!r} of the SQL Server URL {problem}",
-                fix=f"use {', '.join(sorted(_BY_BARE_NAME.values()))}, each once; for others pass a function that opens "
-                "a pyodbc connection",
+                fix=f"use {', '.join(sorted(_BY_BARE_NAME.values()))}, each once; for others pass a function that "
+                "opens a pyodbc connection",
             )
         options[name] = _checked(name, value)
     return options
@@ -124,6 +135,6 @@ def _seconds(text: str) -> int:
     return int(text)
 
 
-def _braced(value: str) -> str:
-    """A value that ends where it ends, whatever is in it."""
-    return "{" + value.replace("}", "}}") + "}"
+def _quoted(value: str) -> str:
+    """A value that ends where it ends, whatever is in it. Plain ones stay plain, as everybody writes them."""
+    return value if _PLAIN.fullmatch(value) else "{" + value.replace("}", "}}") + "}"

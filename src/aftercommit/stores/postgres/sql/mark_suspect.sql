@@ -1,5 +1,5 @@
 -- One more delivery begins that may kill its process. Changes nothing unless the lease still stands.
 UPDATE {table}
 SET abandoned = abandoned + 1
-FROM {held}
+FROM {held:keys}
 WHERE {fence}

@@ -2,22 +2,22 @@
 WITH pending AS MATERIALIZED (
   SELECT ctid AS row, created_at
   FROM {table}
-  WHERE status IN (0, 2)
+  WHERE status NOT IN (1, 3)
   ORDER BY available_at, position
   LIMIT :limit::bigint
   FOR UPDATE SKIP LOCKED
 ), done AS MATERIALIZED (
   SELECT ctid AS row, created_at
   FROM {table}
-  WHERE status IN (1, 3) AND status = 1
-  ORDER BY done_at
+  WHERE status NOT IN (0, 2) AND status = 1
+  ORDER BY coalesce(done_at, created_at)
   LIMIT :limit::bigint
   FOR UPDATE SKIP LOCKED
 ), dead AS MATERIALIZED (
   SELECT ctid AS row, created_at
   FROM {table}
-  WHERE status IN (1, 3) AND status = 3
-  ORDER BY done_at
+  WHERE status NOT IN (0, 2) AND status = 3
+  ORDER BY coalesce(done_at, created_at)
   LIMIT :limit::bigint
   FOR UPDATE SKIP LOCKED
 )

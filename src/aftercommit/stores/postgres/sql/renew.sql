@@ -1,7 +1,7 @@
 -- Prolong leases from now on. A row that somebody has locked is being settled, and is passed over.
 WITH standing AS MATERIALIZED (
   SELECT {table}.event_id, {table}.handler_id
-  FROM {table}, {held}
+  FROM {table}, {held:keys}
   WHERE {fence}
   FOR UPDATE OF {table_name} SKIP LOCKED
 )

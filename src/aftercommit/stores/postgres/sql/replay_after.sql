@@ -2,7 +2,7 @@
 WITH next AS MATERIALIZED (
   SELECT event_id, handler_id
   FROM {table}
-  WHERE status = 3
+  WHERE status >= 3
     AND position > :position::bigint
     AND (:event_type::text IS NULL OR event_type = :event_type::text)
     AND (:aggregate_type::text IS NULL OR aggregate_type = :aggregate_type::text)

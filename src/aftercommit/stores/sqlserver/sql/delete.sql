@@ -1,4 +1,8 @@
 -- Delivered, and not to be kept. Changes nothing of a row unless its lease still stands.
-DELETE FROM {table} WITH (ROWLOCK)
+WITH standing AS (
+  SELECT event_id, handler_id
+  FROM {table} WITH (ROWLOCK)
+  WHERE EXISTS (SELECT 1 FROM {held} WHERE {fence} AND ids_size = held.size)
+)
+DELETE FROM standing
 OUTPUT deleted.event_id, deleted.handler_id
-WHERE EXISTS (SELECT 1 FROM {held} WHERE {fence} AND ids_size = held.size)

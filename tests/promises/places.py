@@ -1,0 +1,29 @@
+"""Where the processes of a test work: a runtime, a database and a driver, and the folder that they share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import World
+
+#: Every database with every runtime and driver; `asyncpg` is asyncio over that driver.
+EMBEDDED = [("sqlite", "threads"), ("sqlite", "asyncio")]
+SERVERS = [
+    ("postgres", "threads"),
+    ("postgres", "asyncio"),
+    ("postgres", "asyncpg"),
+    ("mariadb", "threads"),
+    ("mariadb", "asyncio"),
+]
+
+#: A test of `fleet` and `runtime` runs in all of these instead of on SQLite alone.
+on_servers = pytest.mark.parametrize(("fleet", "runtime"), SERVERS, indirect=["fleet"])
+everywhere = pytest.mark.parametrize(("fleet", "runtime"), EMBEDDED + SERVERS, indirect=["fleet"])
+
+
+def world_of(place: dict[str, Any]) -> World:
+    """The world of a process, as it was written down for it."""
+    return World(place["world"], Path(place["folder"]), place["database"], place["url"])

@@ -1,0 +1,30 @@
+"""Who is connected to a database, and how to throw them out."""
+
+from __future__ import annotations
+
+from tests.support import World
+
+_OTHERS = {
+    "postgres": "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    "mariadb": "SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()",
+}
+
+_KILL = {"postgres": "SELECT pg_terminate_backend({})", "mariadb": "KILL {}"}
+
+
+def sessions(table: World) -> set[int]:
+    """All but the one that asks."""
+    return {int(row[0]) for row in table.rows(_OTHERS[table.database])}
+
+
+def kill_sessions(table: World) -> int:
+    """How many there were to be ended; one that has just gone by itself is none."""
+    killed = 0
+    for session in sessions(table):
+        try:
+            table.rows(_KILL[table.database].format(session))
+        except Exception as error:  # MariaDB has no such session any more
+            assert error.args[0] == 1094, error
+        else:
+            killed += 1
+    return killed

@@ -1,0 +1,213 @@
+"""The suite for stores can fail: statements with one word wrong are found out by it."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from dataclasses import replace
+from datetime import timedelta
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aftercommit.event import EventStatus
+from aftercommit.outcome import Retry
+from aftercommit.ports import Colour
+from aftercommit.stores.sqlite import target
+from aftercommit.testing import StoreConformance
+from aftercommit.testing.fidelity import HANDLERS
+from tests.stores.sqlite_hooks import SqliteHooks
+
+PACKAGE = target.DIALECT.package
+
+_serial = itertools.count(1)
+
+
+class Mutant(SqliteHooks, StoreConformance):
+    """SQLite with a wrong word in it."""
+
+    colour = Colour.BLOCKING
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+
+@pytest.fixture
+def bites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Whether a test of the suite fails when these statements read otherwise."""
+
+    def run(test: str, changes: dict[str, tuple[str, str]], **arguments: Any) -> bool:
+        package = f"mutant_{next(_serial)}"
+        shutil.copytree(str(files(PACKAGE).joinpath("")), tmp_path / package)
+        for statement, (word, other) in changes.items():
+            file = tmp_path / package / "sql" / f"{statement}.sql"
+            text = file.read_text()
+            assert word in text, f"{statement} has no {word!r}"
+            file.write_text(text.replace(word, other))
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setattr(target, "DIALECT", replace(target.DIALECT, package=package))
+        try:
+            getattr(Mutant(tmp_path / "mutant.db"), test)(**arguments)
+        except Exception:
+            return True
+        return False
+
+    return run
+
+
+FENCE = {
+    "row": "{table}.event_id = held.event_id",
+    "handler": "{table}.handler_id = held.handler_id",
+    "owner": "locked_by = held.owner",
+    "epoch": "lease_epoch = held.epoch",
+}
+
+#: The loss of a lease that each part of the fence is there for.
+LOSSES = {"handler": "of another handler", "owner": "by another owner", "epoch": "under an older epoch"}
+
+
+@pytest.mark.parametrize("part", LOSSES)
+@pytest.mark.parametrize("statement", ["done", "retry", "dead", "defer", "release", "mark_suspect", "renew"])
+def test_a_fence_with_a_gap_is_seen(bites: Any, statement: str, part: str) -> None:
+    gap = " AND ".join(text for name, text in FENCE.items() if name != part)
+    changes = {statement: ("{fence}", gap)}
+    if statement == "renew":  # which looks first
+        changes["renewable"] = ("{fence}", gap)
+    assert bites("test_a_lost_lease_changes_nothing", changes, loss=LOSSES[part])
+
+
+#: By the test that finds it: a statement, a word of it, and what it says instead.
+MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
+    "test_a_held_row_is_nobody_elses": [
+        ("claim_select", "AND (locked_by IS NULL OR lease_until <= {now})", ""),
+    ],
+    "test_a_lease_that_ran_out_is_taken_over_as_a_suspect": [
+        ("claim_select", "OR lease_until <= {now}", ""),
+        ("claim_select", "locked_by <> :owner", "0"),
+    ],
+    "test_a_lease_of_its_own_that_ran_out_is_no_suspect": [
+        ("claim_select", "locked_by <> :owner", "1"),
+    ],
+    "test_a_delayed_event_is_found_when_its_time_has_come": [
+        ("claim_select", "AND available_at <= {now}", ""),
+    ],
+    "test_rows_come_in_order_of_position": [
+        ("claim_select", "ORDER BY available_at, position", "ORDER BY position"),
+    ],
+    "test_young_rows_are_skipped_when_asked_to": [
+        ("claim_select", "AND created_at <= {now} - :skip_recent", ""),
+    ],
+    "test_the_envelope_is_the_same_on_every_redelivery": [
+        ("claim_select", "status IN (0, 2)", "status = 0"),
+    ],
+    "test_a_floor_passes_over_what_an_earlier_claim_saw": [
+        ("claim_select", "> (:floor_at", ">= (:floor_at"),
+    ],
+    "test_a_claim_leases_up_to_its_limit": [
+        ("claim_select", "LIMIT :limit", ""),
+        ("claim_mark", "lease_epoch + 1", "lease_epoch"),
+        ("claim_mark", "{now} + :lock_timeout", "{now}"),
+    ],
+    "test_a_claim_tells_when_the_next_row_falls_due": [
+        ("next_due", "min(available_at)", "max(available_at)"),
+    ],
+    "test_an_explicit_time_is_taken_as_it_is": [
+        ("insert", "coalesce(:available_at, {now} + :delay)", "{now} + :delay"),
+    ],
+    "test_content_type_and_payload_version_come_back": [
+        ("insert", ":payload_version", "1"),
+    ],
+    "test_an_event_with_an_owner_is_born_leased": [
+        ("insert", ":epoch", "0"),
+    ],
+    "test_success_clears_the_error_of_an_earlier_attempt": [
+        ("done", "last_error = NULL, ", ""),
+    ],
+    "test_done_ends_the_row": [
+        ("done", "done_at = {now}, ", ""),
+    ],
+    "test_retry_counts_keeps_the_error_and_waits": [
+        ("retry", "attempts + 1", "attempts"),
+        ("retry", "{now} + held.delay", "{now}"),
+    ],
+    "test_handlers_that_are_done_are_known_to_the_next_claim": [
+        ("retry", "coalesce(held.done, done_handlers)", "held.done"),
+    ],
+    "test_defer_counts_nothing": [
+        ("defer", "status = 2", "status = 2, attempts = attempts + 1"),
+    ],
+    "test_dead_ends_the_row_with_its_error": [
+        ("dead", "held.counted", "1"),
+    ],
+    "test_release_changes_the_lease_alone": [
+        ("release", "lease_epoch + 1", "lease_epoch"),
+        ("release", "locked_by = NULL, ", ""),
+    ],
+    "test_only_a_release_of_what_was_started_is_a_report": [
+        ("release", "CASE WHEN held.counted THEN 0 ELSE abandoned END", "0"),
+    ],
+    "test_a_suspect_that_begins_is_counted_until_it_reports": [
+        ("mark_suspect", "abandoned + 1", "abandoned"),
+    ],
+    "test_many_rows_survive_at_once": [
+        ("surviving", "event_id IN", "event_id NOT IN"),
+    ],
+    "test_dead_letters_come_oldest_first_up_to_a_limit": [
+        ("query_dead", "ORDER BY position", "ORDER BY position DESC"),
+    ],
+    "test_only_dead_rows_are_dead_letters": [
+        ("query_dead", "WHERE status = 3", "WHERE status > 0"),
+    ],
+    "test_a_replayed_event_is_new_again": [
+        ("replay", "lease_epoch + 1", "lease_epoch"),
+    ],
+    "test_a_replay_forgets_which_handlers_were_done": [
+        ("replay", "done_handlers = NULL, ", ""),
+    ],
+    "test_replaying_all_goes_by_the_filter": [
+        ("replay_positions", "lease_epoch + 1", "lease_epoch"),
+    ],
+    "test_replaying_all_goes_once_over_the_table": [
+        ("replayable", "position > :position", "position >= :position"),
+    ],
+    "test_only_dead_rows_are_replayed_or_discarded": [
+        ("discard", "status = 3", "status IN (0, 3)"),
+    ],
+    "test_the_time_of_its_end_decides_and_not_its_birth": [
+        ("purge", "done_at < {now} - :older_than", "created_at < {now} - :older_than"),
+    ],
+    "test_a_purge_deletes_the_oldest_first_up_to_its_limit": [
+        ("purge", "ORDER BY ended_at", "ORDER BY position"),
+    ],
+    "test_a_purge_by_age_has_a_limit": [
+        ("purge_aged", "LIMIT :limit", ""),
+    ],
+    "test_the_backlog_counts_leases_that_stand": [
+        ("backlog", "lease_until > {now}", "1"),
+    ],
+    "test_completed_rows_are_deleted_when_asked_to": [
+        ("delete", "{fence}", "{table}.event_id = held.event_id"),
+    ],
+}
+
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "test_content_type_and_payload_version_come_back": {"content_type": "a", "version": 2},
+    "test_handlers_that_are_done_are_known_to_the_next_claim": {"outcome": Retry(timedelta(0), "no", HANDLERS)},
+    "test_dead_ends_the_row_with_its_error": {"counted": False, "attempts": 0},
+    "test_only_dead_rows_are_replayed_or_discarded": {"status": EventStatus.NEW},
+}
+
+
+@pytest.mark.parametrize(
+    ("test", "statement", "word", "other"), [(test, *each) for test, found in MUTATIONS.items() for each in found]
+)
+def test_a_wrong_word_is_seen(bites: Any, test: str, statement: str, word: str, other: str) -> None:
+    assert bites(test, {statement: (word, other)}, **ARGUMENTS.get(test, {}))
+
+
+@pytest.mark.parametrize("test", MUTATIONS)
+def test_the_right_words_pass(bites: Any, test: str) -> None:
+    """So that the tests above fail for the right reason."""
+    assert not bites(test, {}, **ARGUMENTS.get(test, {}))

@@ -1,0 +1,261 @@
+"""What statements read: as much as they are about, whatever the table was when the session began, and has become."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import psycopg
+import pytest
+
+from aftercommit.claims import ClaimRequest, Settlement
+from aftercommit.outcome import DONE
+from aftercommit.ports import Colour
+from aftercommit.runtime.threads import run
+from aftercommit.stores.detect import open_store
+from aftercommit.stores.postgres import asyncpg_driver, psycopg_async, psycopg_sync
+from aftercommit.testing.kit import LEASE, lease_of
+from tests.stores.postgres_kit import TARGETS, Table, Way
+
+BATCH = 50
+
+# ---------------------------------------------------------------- the trap
+
+
+def forget(table: Table) -> None:
+    """What an earlier ANALYZE has found."""
+    table.execute("TRUNCATE outbox_event; DELETE FROM pg_statistic WHERE starelid = 'outbox_event'::regclass")
+
+
+@pytest.fixture
+def own_table(postgres_table: Table) -> Iterator[Table]:
+    """A file that was never large, and no statistics: as on the day of the first deployment."""
+    forget(postgres_table)
+    postgres_table.execute("ALTER TABLE outbox_event SET (autovacuum_enabled = off)")
+    yield postgres_table
+    postgres_table.execute("ALTER TABLE outbox_event RESET (autovacuum_enabled); TRUNCATE outbox_event")
+
+
+def group(first: int = 1) -> list[Settlement]:
+    return [Settlement(lease_of(f"trap-{n}", "alice", 1), DONE) for n in range(first, first + BATCH)]
+
+
+async def rows_fetched(way: Way, target: Any, rows: int) -> int:
+    """Settle on the empty table, let it grow, settle again: how many rows of the table the sessions fetched."""
+    counter = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'outbox_event'"
+    async with way.opened(target) as store:
+        for _ in range(8):
+            assert len(await store.settle(group())) == BATCH, "nothing is there yet"
+            assert not await store.renew([each.lease for each in group()], LEASE)
+        lease = {"locked_by": "'alice'", "lease_epoch": "1", "lease_until": "now() + interval '1 hour'"}
+        way.table.fill("trap", rows, **lease)
+        way.table.execute("SELECT pg_stat_force_next_flush()")
+        before = way.table.value(counter)
+        assert len(await store.renew([each.lease for each in group()], LEASE)) == BATCH
+        assert not await store.settle(group())
+        # Counters come with the end of a session at the latest.
+        for session in way.table.sessions(way.mark):
+            way.table.execute("SELECT pg_terminate_backend(%s, 5000)", session["pid"])
+        return int(way.table.value(counter) - before)
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_a_session_that_began_on_an_empty_table_reads_no_full_one(own_table: Table, way: Way, kind: str) -> None:
+    """A plan made for an empty table reads all of it. asyncpg's pools and SQLAlchemy's keep statements by default."""
+
+    async def scenario() -> int:
+        async with way.target(kind, size=1) as target:
+            return await rows_fetched(way, target, 100_000)
+
+    assert way.run(scenario) < 10 * BATCH
+    assert own_table.value("SELECT count(*) FROM outbox_event WHERE status = 1") == BATCH
+
+
+def test_a_prepared_settle_would_be_seen(own_table: Table, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the test above can fail."""
+    plain, waiting, parsed = psycopg_sync.run, psycopg_async.run, asyncpg_driver.parsed_anew
+
+    async def prepared(connection: Any, sql: str, parameters: Any) -> Any:
+        if "unnest" not in sql:
+            return await parsed(connection, sql, parameters)
+        rows = await connection.fetch(sql, *parameters)
+        return rows, len(rows)
+
+    monkeypatch.setattr(psycopg_sync, "run", lambda *given, **_: plain(*given, prepare=None))
+    monkeypatch.setattr(psycopg_async, "run", lambda *given, **_: waiting(*given, prepare=None))
+    monkeypatch.setattr(asyncpg_driver, "parsed_anew", prepared)
+
+    async def scenario() -> int:
+        async with way.target("pool", size=1) as target:
+            return await rows_fetched(way, target, 20_000)
+
+    assert way.run(scenario) >= 20_000
+
+
+# ---------------------------------------------------------------- claims
+
+
+def claim_plan(
+    table: Table, *, limit: int = BATCH, floor: object = None, takes: int | None = None
+) -> tuple[int, dict[str, Any]]:
+    """Rows that the real claim statement read of the table, and its plan. The claim is rolled back."""
+    store = open_store(table.url, Colour.BLOCKING)
+    request = ClaimRequest(owner="alice", limit=limit, lock_timeout=LEASE, deadline=0.0, floor=floor)
+    statement = store._sql["claim"]
+    values = statement.bind(**store._claim_values(request))
+    with psycopg.connect(table.url) as connection:
+        explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.sql}"
+        ((found,),) = connection.execute(explain, values, prepare=False).fetchall()
+        connection.rollback()
+    plan = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
+    assert plan["Actual Rows"] == (limit if takes is None else takes)
+    return sum(map(rows_read, nodes(plan))), plan
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for inner in plan.get("Plans", []):
+        yield from nodes(inner)
+
+
+def rows_read(node: dict[str, Any]) -> int:
+    """What a scan of the table gave and what it threw away."""
+    if node.get("Relation Name") != "outbox_event" or node["Node Type"] == "ModifyTable":
+        return 0
+    thrown = sum(value for name, value in node.items() if name.startswith("Rows Removed by"))
+    return int((node["Actual Rows"] + thrown) * node["Actual Loops"])
+
+
+def pages(plan: dict[str, Any]) -> int:
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+#: A row is read when it is found, and when it is changed.
+TWICE = 2 * BATCH
+
+#: The pages of a claim: a few for each row and its indexes.
+PAGES = 20 * BATCH
+
+
+@pytest.fixture(params=["plain", "analysed"])
+def statistics(request: pytest.FixtureRequest, postgres_table: Table) -> str:
+    """With what autovacuum tells the planner, and before it came."""
+    forget(postgres_table)
+    return str(request.param)
+
+
+@pytest.fixture(params=[pytest.param(10, id="tenth"), pytest.param(1, id="whole", marks=pytest.mark.slow)])
+def part(request: pytest.FixtureRequest) -> int:
+    """The sizes of the promise, and a tenth of them for a quick look."""
+    return int(request.param)
+
+
+def settled_in(table: Table, statistics: str) -> None:
+    if statistics == "analysed":
+        table.execute("ANALYZE outbox_event")
+
+
+def test_a_claim_reads_its_batch_of_a_million_that_are_done(postgres_table: Table, part: int, statistics: str) -> None:
+    table = postgres_table
+    table.fill("done", 1_000_000 // part, status="1", done_at="now()")
+    table.fill("due", 100_000 // part)
+    settled_in(table, statistics)
+    read, plan = claim_plan(table)
+    assert read == TWICE
+    assert pages(plan) < PAGES
+
+
+def test_a_claim_reads_no_row_that_is_not_due(postgres_table: Table, part: int, statistics: str) -> None:
+    table = postgres_table
+    table.fill("later", 500_000 // part, status="2", available_at="now() + n * interval '1 hour'")
+    table.fill("due", BATCH)
+    settled_in(table, statistics)
+    read, plan = claim_plan(table)
+    assert read == TWICE
+    assert pages(plan) < PAGES
+    read, _ = claim_plan(table, limit=2 * BATCH, takes=BATCH)
+    assert read == TWICE, "nor when it does not find enough"
+
+
+def test_behind_the_floor_a_claim_reads_no_row_that_others_hold(
+    postgres_table: Table, part: int, statistics: str
+) -> None:
+    table = postgres_table
+    leased = 20_000 // part
+    table.fill("leased", leased, locked_by="'bob'", lease_until="now() + interval '1 day'", lease_epoch="1")
+    table.fill("due", 20 * BATCH, available_at="now() - interval '1 minute'")
+    settled_in(table, statistics)
+    read, plan = claim_plan(table, floor=floor_behind(table, "leased-%"))
+    assert read == TWICE
+    assert pages(plan) < PAGES
+    read, _ = claim_plan(table)
+    assert read == leased + TWICE, "without it, as every few seconds, each of them once and nothing else"
+
+
+def test_behind_the_floor_a_claim_reads_no_dead_version(postgres_table: Table, part: int, statistics: str) -> None:
+    """Somebody's old snapshot keeps what was delivered since in the index of what is due."""
+    table = postgres_table
+    table.fill("gone", 200_000 // part)
+    settled_in(table, statistics)
+    with psycopg.connect(table.url) as old:
+        old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        old.execute("SELECT 1")
+        floor = floor_behind(table, "gone-%")
+        table.execute("UPDATE outbox_event SET status = 1, done_at = now()")
+        table.fill("due", 20 * BATCH, available_at="now() - interval '1 minute'")
+        read, plan = claim_plan(table, floor=floor)
+        assert read == TWICE
+        assert pages(plan) < PAGES
+        _, without = claim_plan(table)
+        assert pages(without) > pages(plan) + 1000 // part, "the floor is what saves them"
+
+
+def floor_behind(table: Table, pattern: str) -> tuple[datetime, int]:
+    sql = "SELECT available_at, position FROM outbox_event WHERE event_id LIKE %s ORDER BY 1 DESC, 2 DESC LIMIT 1"
+    found = table.read(sql, pattern)[0]
+    return found["available_at"], found["position"]
+
+
+def test_a_claim_without_its_index_would_be_seen(postgres_table: Table) -> None:
+    """So that the tests above can fail."""
+    table = postgres_table
+    table.fill("done", 10_000, status="1", done_at="now()")
+    table.fill("due", BATCH)
+    definition = table.value("SELECT pg_get_indexdef('outbox_event_pending'::regclass)")
+    table.execute("DROP INDEX outbox_event_pending")
+    try:
+        read, _ = claim_plan(table)
+    finally:
+        table.execute(definition)
+    assert read >= 10_000
+
+
+# ---------------------------------------------------------------- the rest
+
+
+OTHERS = {
+    "next_due": (),
+    "query_dead": {"event_type": None, "aggregate_type": None, "limit": BATCH},
+    "purge": {"status": 1, "older_than": 1, "limit": BATCH},
+    "purge_aged": {"older_than": 1, "limit": BATCH},
+    "replay_after": {"position": 0, "event_type": None, "aggregate_type": None, "limit": BATCH},
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_statements_read_what_they_are_about(postgres_table: Table, name: str, statistics: str) -> None:
+    table = postgres_table
+    table.fill("done", 20_000, status="1", done_at="now() - interval '1 hour'")
+    table.fill("dead", 2_000, status="3", done_at="now() - interval '1 hour'")
+    table.fill("later", 20_000, available_at="now() + n * interval '1 hour'")
+    settled_in(table, statistics)
+    store = open_store(table.url, Colour.BLOCKING)
+    statement = store._sql[name]
+    with psycopg.connect(table.url) as connection:
+        explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.sql}"
+        ((found,),) = connection.execute(explain, statement.bind(**dict(OTHERS[name])) or None).fetchall()
+        connection.rollback()
+    assert sum(map(rows_read, nodes(found[0]["Plan"]))) <= 5 * BATCH
+    run(store.close())
