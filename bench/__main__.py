@@ -1,4 +1,4 @@
-"""Run the benchmarks: `python -m bench [--quick] [--only NAME] [--rounds N] [--out FOLDER]`."""
+"""Run the benchmarks: `python -m bench [--quick] [--only NAME] [--peers] [--rounds N] [--out FOLDER]`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from bench import drains, imports, latency, writes
-from bench.servers import MEASURES as ON_SERVERS
-from bench.servers.places import Absent
 from bench.facts import facts, filesystem, is_on_disk, load
 from bench.plot import draw
 from bench.report import notes, save, table
 from bench.results import Line
+from bench.servers import MEASURES as ON_SERVERS
+from bench.servers import ON_REQUEST
+from bench.servers import facts as server_facts
+from bench.servers.places import Absent
 from bench.sizes import FULL, QUICK, Sizes
 
 MEASURES: Final[dict[str, Callable[[Sizes, Path], list[Line]]]] = {
@@ -41,16 +43,17 @@ def main() -> None:
     if options.rounds is not None:
         sizes = replace(sizes, rounds=options.rounds, imports=min(sizes.imports, max(3, options.rounds)))
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that databases are removed
+    names = _names(options)
     workshop = _workshop(options.folder)
     try:
         about = {
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "command": " ".join(["python", "-m", "bench", *_told(options)]),
-            "facts": facts(workshop),
+            "facts": {**facts(workshop), **server_facts(names)},
             "sizes": asdict(sizes),
         }
         _say_what(about)
-        lines, left_out = _measure(options.only or list(MEASURES), sizes, workshop)
+        lines, left_out = _measure(names, sizes, workshop)
         about["left_out"] = left_out
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
@@ -59,13 +62,21 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="The outbox beside hand-written sqlite3 code.")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="The outbox beside hand-written code on the same driver."
+    )
     parser.add_argument("--quick", action="store_true", help="little work and few rounds: to see that it runs")
     parser.add_argument("--only", action="append", choices=list(MEASURES), help="one measure; may be given again")
+    parser.add_argument("--peers", action="store_true", help="also other libraries that are installed, on PostgreSQL")
     parser.add_argument("--rounds", type=_at_least_one, help="rounds that count, besides the one that warms up")
     parser.add_argument("--out", type=Path, default=_RESULTS, help="where JSON and the picture go")
     parser.add_argument("--folder", type=Path, help="where databases are made; must be on a disk")
     return parser.parse_args()
+
+
+def _names(options: argparse.Namespace) -> list[str]:
+    names = options.only or [name for name in MEASURES if name != ON_REQUEST]
+    return names + [ON_REQUEST] * (options.peers and ON_REQUEST not in names)
 
 
 def _at_least_one(text: str) -> int:
@@ -79,6 +90,7 @@ def _told(options: argparse.Namespace) -> list[str]:
     told = ["--quick"] if options.quick else []
     for name in options.only or ():
         told += ["--only", name]
+    told += ["--peers"] if options.peers else []
     return told + (["--rounds", str(options.rounds)] if options.rounds is not None else [])
 
 
@@ -117,7 +129,7 @@ def _keep(options: argparse.Namespace, about: dict[str, dict[str, object]], line
     """A whole run draws latest.png; a quick or partial one has a picture of its own."""
     is_whole = not options.quick and not options.only
     parts = [str(about["date"])[:10], str(about["facts"]["revision"])]
-    parts += ["quick"] * options.quick + (options.only or [])
+    parts += ["quick"] * options.quick + (options.only or []) + ["peers"] * options.peers
     stem = "-".join(parts)
     path = options.out / f"{stem}.json"
     save(path, lines, **about)

@@ -66,6 +66,16 @@ def notes(lines: Iterable[Line]) -> Iterator[str]:
                 f"block {_middle(ours['p50_after_block'])} ms; by hand p95 {_middle(theirs['p95'])}, "
                 f"p99 {_middle(theirs['p99'])} ms"
             )
+        elif counts := line.details.get("transactions_per_event"):
+            yield (
+                f"  {line.variant}: {_number(counts['ours'])} transactions per event on the server; by hand "
+                f"{_number(counts['theirs'])}"
+            )
+        elif backlog := line.details.get("backlog"):
+            yield (
+                f"  {line.variant}: not DONE half way {backlog['half_way']:,.0f}, when the last was written "
+                f"{backlog['at_the_end']:,.0f}"
+            )
         elif line.measure == "import":
             details = line.details
             yield (

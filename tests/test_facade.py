@@ -79,6 +79,7 @@ NAMES = [
     "Linear",
     "ListenerRegistry",
     "MetricsExporter",
+    "MissingDriver",
     "MultiListenerRegistry",
     "NoRetry",
     "NotAwaited",
@@ -99,6 +100,9 @@ NAMES = [
     "SchemaMissing",
     "Stats",
     "StoreBusy",
+    "StoreForbidden",
+    "StoreReadOnly",
+    "StoreUnavailable",
     "TransactionEnded",
     "TxContext",
     "UndecodableRow",
@@ -106,6 +110,8 @@ NAMES = [
     "UnroutableEvent",
     "UnsupportedTransaction",
     "WriterHook",
+    "register_store",
+    "schema_sql",
 ]
 
 METHODS = {

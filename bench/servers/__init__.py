@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from bench.results import Line
-from bench.servers.places import Absent
+from bench.servers.places import Absent, Mysql, Postgres
 from bench.sizes import Sizes
 
 #: The module of each.
@@ -22,6 +25,7 @@ _MODULES: Final = {
     "postgres_sustained": "sustained",
     "postgres_done_rows": "done_rows",
     "postgres_latency": "latency",
+    "postgres_peers": "peers",
     "mysql_write": "writes",
     "mysql_write_all": "batches",
     "mysql_drain": "drains",
@@ -39,3 +43,23 @@ def _measure(name: str, sizes: Sizes, workshop: Path) -> list[Line]:
 
 
 MEASURES: Final[dict[str, Callable[[Sizes, Path], list[Line]]]] = {name: partial(_measure, name) for name in _MODULES}
+
+#: What a run does only when it is asked to: other libraries are not part of this project's benchmarks.
+ON_REQUEST: Final = "postgres_peers"
+
+
+def facts(names: Iterable[str]) -> dict[str, str]:
+    """Version and settings of each server that these measures need, and the drivers; nothing of where they are."""
+    told: dict[str, str] = {}
+    kinds = {name.partition("_")[0] for name in names if name in MEASURES}
+    for kind, place, packages in (
+        ("postgres", Postgres, ("psycopg", "asyncpg")),
+        ("mysql", Mysql, ("PyMySQL", "asyncmy")),
+    ):
+        if kind in kinds:
+            with suppress(Absent):
+                server = place.connected()
+                told[kind] = server.facts()
+                server.close()
+            told |= {package: version(package) for package in packages if find_spec(package.lower())}
+    return told

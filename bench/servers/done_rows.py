@@ -35,5 +35,7 @@ def postgres_done_rows(sizes: Sizes, workshop: Path) -> list[Line]:
     goal, measure = Goal("ratio", target=0.95), "postgres_done_rows"
     return [
         among.line(measure, f"drain(), {beside}", samples["among"], samples["alone"], "an empty table", goal),
-        among.line(measure, f"by hand, {beside}", samples["hand, among"], samples["hand, alone"], "an empty table", None),
+        among.line(
+            measure, f"by hand, {beside}", samples["hand, among"], samples["hand, alone"], "an empty table", None
+        ),
     ]

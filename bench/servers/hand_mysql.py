@@ -18,8 +18,7 @@ _EVENT_COLUMNS: Final = (
     "event_id, event_type, aggregate_type, partition_no, payload, content_type, occurred_at, created_at, available_at"
 )
 _ONE_EVENT: Final = (
-    "(%s, 'OrderPlaced', '__GLOBAL__', 0, %s, 'application/json',"
-    " UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))"
+    "(%s, 'OrderPlaced', '__GLOBAL__', 0, %s, 'application/json', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))"
 )
 _EVENT: Final = f"INSERT INTO outbox_event ({_EVENT_COLUMNS}) VALUES {_ONE_EVENT}"
 
@@ -56,9 +55,7 @@ def _events(count: int) -> str:
 def _values(contents: list[Any], first: int) -> list[str]:
     """Id and payload of each, as one flat list."""
     encode = hand.encode
-    return [
-        value for number, each in enumerate(contents, first) for value in (f"{number:026d}", encode(each).decode())
-    ]
+    return [value for number, each in enumerate(contents, first) for value in (f"{number:026d}", encode(each).decode())]
 
 
 def _positions(rows: Any) -> str:

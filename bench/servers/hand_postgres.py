@@ -72,11 +72,7 @@ def _events(count: int) -> str:
 def _values(contents: list[Any], first: int) -> list[str]:
     """Id and payload of each, as one flat list."""
     encode = hand.encode
-    return [
-        value
-        for number, each in enumerate(contents, first)
-        for value in (f"{number:026d}", encode(each).decode())
-    ]
+    return [value for number, each in enumerate(contents, first) for value in (f"{number:026d}", encode(each).decode())]
 
 
 class PsycopgHand:

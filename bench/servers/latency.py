@@ -121,14 +121,16 @@ async def _asyncpg(plan: Plan, place: Postgres, times: Times) -> Stopwatch:
 
         async def execute(self, query: str, *arguments: Any, **options: Any) -> Any:
             answer = await super().execute(query, *arguments, **options)
-            if query == "COMMIT" and self in writing:
+            if query == "COMMIT" and (session := self.get_server_pid()) in writing:
                 committed.append(now())
-                writing.remove(self)
+                writing.remove(session)
             return answer
 
-    writing: set[Stamped] = set()
+    writing: set[int] = set()
     async with asyncpg.create_pool(place.url, connection_class=Stamped, **_POOL) as pool:
-        return await _tasks(plan, pool, business, times, committed, lambda connection: writing.add(connection))
+        return await _tasks(
+            plan, pool, business, times, committed, lambda connection: writing.add(connection.get_server_pid())
+        )
 
 
 async def _tasks(

@@ -42,9 +42,7 @@ def postgres_processes(sizes: Sizes, workshop: Path) -> list[Line]:
     return lines
 
 
-def _line(
-    driver: str, text: str, samples: dict[str, list[Sample]], ours: str, theirs: str, goal: Goal | None
-) -> Line:
+def _line(driver: str, text: str, samples: dict[str, list[Sample]], ours: str, theirs: str, goal: Goal | None) -> Line:
     variant = f"{driver}, {text}"
     return compared(
         "postgres_processes", variant, samples[ours], samples[theirs], rival=theirs, unit="rows/s", goal=goal

@@ -56,6 +56,8 @@ from aftercommit.names import AggregateType, EventType
 from aftercommit.outcome import DispatchResult, Done, RetryAfter, RetryAfterError
 from aftercommit.ports import EventStore, TxContext
 from aftercommit.retry import Exponential, ExponentialJitter, Fixed, Jittered, Linear, NoRetry, RetryPolicy
+from aftercommit.stores.detect import register_store
+from aftercommit.stores.scripts import schema_sql
 
 if TYPE_CHECKING:
     from aftercommit.async_api import AsyncOutbox
@@ -128,6 +130,8 @@ __all__ = [
     "UnroutableEvent",
     "UnsupportedTransaction",
     "WriterHook",
+    "register_store",
+    "schema_sql",
 ]
 
 

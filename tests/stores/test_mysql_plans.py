@@ -189,7 +189,7 @@ def test_no_claim_sorts(table: Table, store: Any) -> None:
     values = store._claim_values(ClaimRequest(owner="alice", limit=BATCH, lock_timeout=LEASE, deadline=0.0))
     for status in (0, 2):
         with table.connection.cursor() as cursor:
-            cursor.execute(f"EXPLAIN {statement.sql}", statement.bind(**values, status=status))
+            cursor.execute(f"EXPLAIN {statement.sql}", statement.bind(**values, status=status, reach=8 * BATCH))
             (plan,) = cursor.fetchall()
         assert plan["key"] == "outbox_event_pending"
         assert "filesort" not in (plan["Extra"] or "")

@@ -257,7 +257,7 @@ def test_a_factory_keeps_its_settings(factory: Any) -> None:
 def test_a_factory_of_something_else_is_refused(made: Any) -> None:
     with pytest.raises(UnknownStore, match=f"returned a builtins.{type(made).__name__}") as caught:
         open_store(lambda: made, Colour.BLOCKING)
-    assert "sqlite3.connect" in caught.value.fix
+    assert "a connection of sqlite3" in caught.value.fix
 
 
 def test_a_factory_of_memory_databases_is_refused() -> None:
@@ -269,11 +269,21 @@ def test_a_factory_of_memory_databases_is_refused() -> None:
     assert 'Outbox("sqlite://")' in caught.value.fix
 
 
-def test_an_open_connection_is_no_factory(factory: Any) -> None:
-    """It can be called, but not for a connection."""
-    with pytest.raises(UnknownStore, match="open connection") as caught:
-        open_store(factory(), Colour.BLOCKING)
-    assert "lambda: sqlite3.connect" in caught.value.fix
+def test_an_open_connection_names_its_file_and_is_left_alone(factory: Any, tmp_path: Path) -> None:
+    """The store opens connections of its own to the same file; the caller goes on with this one."""
+    connection = factory()
+    connection.execute("CREATE TABLE t (n)")
+    connection.execute("INSERT INTO t VALUES (1)")
+    connection.commit()
+    store = open_store(connection, Colour.BLOCKING)
+    assert store.path == os.path.realpath(tmp_path / "app.db")
+    run(store.open())
+    run(insert(store, event()))
+    assert len(run(take(store))) == 1
+    run(store.close())
+    assert len(factory.made) == 1
+    assert not is_closed(connection)
+    assert connection.execute("SELECT n FROM t").fetchall() == [(1,)]
 
 
 def test_a_factory_that_fails_fails_as_itself() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import isawaitable, iscoroutine
 from typing import Any, Final
@@ -24,39 +23,55 @@ ENTRY_POINTS: Final = "aftercommit.stores"
 _FILE: Final = re.compile(r"[\w./\\-]+")
 
 
-def _of(package: str, function: str) -> OpenStore:
-    """A function of a store's `target` module, which is imported when it is first called for."""
+# Modules of databases are loaded when one of their kind is asked for.
 
-    def opener(*arguments: Any, **options: Any) -> Any:
-        return getattr(import_module(f"aftercommit.stores.{package}.target"), function)(*arguments, **options)
 
-    return opener
+def _postgres() -> Any:
+    from aftercommit.stores.postgres import target
+
+    return target
+
+
+def _mysql() -> Any:
+    from aftercommit.stores.mysql import target
+
+    return target
+
+
+def _sqlserver() -> Any:
+    from aftercommit.stores.sqlserver import target
+
+    return target
+
+
+def _later(module: Callable[[], Any], function: str) -> OpenStore:
+    return lambda *target, **options: getattr(module(), function)(*target, **options)
 
 
 _by_scheme: Final[dict[str, OpenStore]] = {
     "sqlite": sqlite_from_url,
-    "postgresql": _of("postgres", "postgres_from_url"),
-    "postgres": _of("postgres", "postgres_from_url"),
-    "mysql": _of("mysql", "mysql_from_url"),
-    "mariadb": _of("mysql", "mysql_from_url"),
-    "mssql": _of("sqlserver", "sqlserver_from_url"),
-    "sqlserver": _of("sqlserver", "sqlserver_from_url"),
+    "postgresql": _later(_postgres, "postgres_from_url"),
+    "postgres": _later(_postgres, "postgres_from_url"),
+    "mysql": _later(_mysql, "mysql_from_url"),
+    "mariadb": _later(_mysql, "mysql_from_url"),
+    "mssql": _later(_sqlserver, "sqlserver_from_url"),
+    "sqlserver": _later(_sqlserver, "sqlserver_from_url"),
 }
 
 #: By the package that the target's class comes from.
 _by_package: Final[Mapping[str, OpenStore]] = {
     "sqlite3": sqlite_from_connection,
-    "psycopg": _of("postgres", "postgres_from_connection"),
-    "psycopg_pool": _of("postgres", "postgres_from_pool"),
-    "asyncpg": _of("postgres", "postgres_from_pool"),
-    "pymysql": _of("mysql", "mysql_from_connection"),
-    "asyncmy": _of("mysql", "mysql_from_connection"),
+    "psycopg": _later(_postgres, "postgres_from_connection"),
+    "psycopg_pool": _later(_postgres, "postgres_from_pool"),
+    "asyncpg": _later(_postgres, "postgres_from_pool"),
+    "pymysql": _later(_mysql, "mysql_from_connection"),
+    "asyncmy": _later(_mysql, "mysql_from_connection"),
 }
 
 _by_dialect: Final[Mapping[str, OpenStore]] = {
-    "postgresql": _of("postgres", "postgres_from_engine"),
-    "mysql": _of("mysql", "mysql_from_engine"),
-    "mariadb": _of("mysql", "mysql_from_engine"),
+    "postgresql": _later(_postgres, "postgres_from_engine"),
+    "mysql": _later(_mysql, "mysql_from_engine"),
+    "mariadb": _later(_mysql, "mysql_from_engine"),
 }
 
 #: The options of a store as they are when nobody gives any.

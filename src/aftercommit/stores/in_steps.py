@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from aftercommit.claims import ClaimRequest, RowKey
 from aftercommit.event import EventStatus
@@ -13,6 +13,9 @@ from aftercommit.stores.statements import Dialect, Statement, Statements
 
 #: Outcomes of one kind, by the statement that writes them.
 Groups = Mapping[Statement, list[HeldRow]]
+
+#: How many batches far a claim looks that finds rows locked by other claimers.
+_REACH: Final = 8
 
 
 class InSteps:
@@ -31,7 +34,7 @@ class InSteps:
         async def work(tx: Tx) -> tuple[list[Any], float | None]:
             select, rows = self._sql["claim_select"], list[Any]()
             for status in self._looks:
-                rows += await tx.fetch(select.sql, select.bind(**values, status=status))
+                rows += await tx.fetch(select.sql, select.bind(**values, status=status, reach=_REACH * request.limit))
             if len(self._looks) > 1:
                 rows.sort(key=lambda row: (row[AVAILABLE_AT], row[POSITION]))
                 del rows[request.limit :]

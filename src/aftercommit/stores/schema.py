@@ -119,15 +119,20 @@ class Schema:
 
     def script(self) -> str:
         """All migrations as one script, with the facts that `ensure` looks for."""
-        statements = [each.replace(" CONCURRENTLY", "") for step in self._migrations for each in step.statements]
-        facts = {
-            "version": str(self.version),
-            "oldest_code": str(OLDEST_CODE),
-            "store_id": str(uuid4()),
-            "partitions": str(PARTITION_COUNT),
-            "hash": HASH_NAME,
-        }
-        table = self._names.qualified(self._names.side("schema"))
-        values = ",\n  ".join(f"('{name}', '{value}')" for name, value in facts.items())
-        statements.append(f"INSERT INTO {table} (name, value) VALUES\n  {values}")
-        return ";\n\n".join(statements) + ";\n"
+        return script_of(self._sql, self._names)
+
+
+def script_of(sql: Statements, names: TableNames) -> str:
+    """The whole schema for a table that is not there yet."""
+    migrations = sql.migrations()
+    statements = [each.replace(" CONCURRENTLY", "") for step in migrations for each in step.statements]
+    facts = {
+        "version": str(migrations[-1].number),
+        "oldest_code": str(OLDEST_CODE),
+        "store_id": str(uuid4()),
+        "partitions": str(PARTITION_COUNT),
+        "hash": HASH_NAME,
+    }
+    values = ",\n  ".join(f"('{name}', '{value}')" for name, value in facts.items())
+    statements.append(f"INSERT INTO {names.qualified(names.side('schema'))} (name, value) VALUES\n  {values}")
+    return ";\n\n".join(statements) + ";\n"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
 
-from aftercommit.stores.rows import HeldRow, as_group
+from aftercommit.stores.rows import HELD_COLUMNS, HeldRow, as_group
 from aftercommit.stores.statements import Dialect
 
 #: Seven thousand years in microseconds: the longest delay that ends before the last day a DATETIME can hold.
@@ -23,7 +23,7 @@ _by_key = itemgetter(0, 1)
 class MysqlDialect(Dialect):
     """Groups travel in the order in which their rows are locked."""
 
-    def group(self, rows: Sequence[HeldRow]) -> dict[str, object]:
+    def group(self, rows: Sequence[HeldRow], names: Collection[str] = HELD_COLUMNS) -> dict[str, object]:
         """In the order of the index: two groups that share rows then wait for each other in one direction only."""
         return {"held": as_group([_capped(row) for row in sorted(rows, key=_by_key)])}
 

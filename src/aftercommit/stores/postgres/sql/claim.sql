@@ -1,4 +1,5 @@
 -- Lease the next rows that are due and free, or whose lease has passed, behind the floor; locked ones are passed over.
+-- Said as exceptions, which the planner takes for rare: else, before there are statistics, it sorts all that is due.
 -- By ctid, because these rows are locked where they are: one that moved meanwhile is left to the next claim.
 WITH due AS MATERIALIZED (
   SELECT ctid AS place, locked_by
@@ -6,8 +7,8 @@ WITH due AS MATERIALIZED (
   WHERE status NOT IN (1, 3)
     AND available_at <= {now}
     AND (available_at, position) > (:floor_at::timestamptz, :floor_position::bigint)
-    AND NOT (locked_by IS NOT NULL AND lease_until > {now})
-    AND NOT created_at > {now} - :skip_recent::bigint * interval '1 microsecond'
+    AND (locked_by IS NOT NULL AND lease_until > {now}) IS NOT TRUE
+    AND (created_at > {now} - :skip_recent::bigint * interval '1 microsecond') IS NOT TRUE
   ORDER BY available_at, position
   LIMIT :limit::bigint
   FOR UPDATE SKIP LOCKED
