@@ -181,7 +181,7 @@ class Contest:
         with Stopwatch() as watch:
             if is_started:
                 await outbox.start()
-                while self._place.is_pending():
+                while self._place.is_pending():  # noqa: ASYNC110  (the table is the only witness)
                     await asyncio.sleep(_LOOK)
             else:
                 assert (await outbox.drain(_PATIENCE)).is_complete

@@ -25,7 +25,8 @@ _EVENT: Final = f"INSERT INTO outbox_event ({_EVENT_COLUMNS}) VALUES {_ONE_EVENT
 #: The outbox's own claim without its floor: the same columns, the same conditions, the same order.
 _CLAIM: Final = """
 SELECT position, event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, event_key, payload,
-       payload_bytes, headers, occurred_at, attempts, lease_epoch, created_at, available_at, content_type, payload_version
+       payload_bytes, headers, occurred_at, attempts, lease_epoch, created_at, available_at, content_type,
+       payload_version
 FROM outbox_event
 WHERE status = 0 AND available_at <= UTC_TIMESTAMP(6) AND (locked_by IS NULL OR lease_until <= UTC_TIMESTAMP(6))
 ORDER BY available_at, position

@@ -1,7 +1,7 @@
 """How soon after its commit on a server an event reaches its handler.
 
-The clock starts when the driver has the server's answer to COMMIT, and ends with the handler's first line. Beside it: the
-same two inserts by hand, then the bare hand-off to somebody who waits.
+The clock starts when the driver has the server's answer to COMMIT, and ends with the handler's first line. Beside it:
+the same two inserts by hand, then the bare hand-off to somebody who waits.
 """
 
 from __future__ import annotations
@@ -127,10 +127,12 @@ async def _asyncpg(plan: Plan, place: Postgres, times: Times) -> Stopwatch:
             return answer
 
     writing: set[int] = set()
+
+    def note(connection: Any) -> None:
+        writing.add(connection.get_server_pid())
+
     async with asyncpg.create_pool(place.url, connection_class=Stamped, **_POOL) as pool:
-        return await _tasks(
-            plan, pool, business, times, committed, lambda connection: writing.add(connection.get_server_pid())
-        )
+        return await _tasks(plan, pool, business, times, committed, note)
 
 
 async def _tasks(

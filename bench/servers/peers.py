@@ -22,6 +22,9 @@ from bench.sizes import Sizes
 _BATCH: Final = 500
 _CHUNK: Final = 1_000
 
+#: The drivers of the outbox that stands beside them.
+_OURS: Final = ("psycopg", "asyncpg")
+
 #: Seconds between two looks whether a peer that does not end by itself is through.
 _LOOK: Final = 0.005
 
@@ -223,7 +226,7 @@ class FaststreamOutbox(Peer):
 
         with Stopwatch() as watch:
             await broker.start()
-            while self.place.run("SELECT EXISTS (SELECT 1 FROM faststream)")[0][0]:
+            while self.place.run("SELECT EXISTS (SELECT 1 FROM faststream)")[0][0]:  # noqa: ASYNC110  (it tells nobody)
                 await asyncio.sleep(_LOOK)
         await broker.stop()
         await engine.dispose()
@@ -249,10 +252,10 @@ def postgres_peers(sizes: Sizes, workshop: Path) -> list[Line]:
         peers = [peer(place) for peer in found]
         for peer in peers:
             asyncio.run(peer.set_up())
-        ours = {
-            name: Contest(place, drivers.named(place, name), sizes.server_backlog) for name in ("psycopg", "asyncpg")
+        rivals: dict[str, Rival[Sample]] = {
+            name: Contest(place, drivers.named(place, name), sizes.server_backlog).started(batch_size=_BATCH)
+            for name in _OURS
         }
-        rivals: dict[str, Rival[Sample]] = {name: each.started(batch_size=_BATCH) for name, each in ours.items()}
         for peer in peers:
             rivals[peer.module] = partial(peer.round, sizes.peer_backlog if peer.is_slow else sizes.server_backlog)
         samples = in_turn(rivals, sizes.rounds, workshop)
@@ -267,5 +270,5 @@ def postgres_peers(sizes: Sizes, workshop: Path) -> list[Line]:
             goal=Goal("ratio", target=peer.goal),
         )
         for peer in peers
-        for name in ours
+        for name in _OURS
     ]

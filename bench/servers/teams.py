@@ -45,6 +45,21 @@ class AsyncOwned:
         """The outbox has the connection."""
 
 
+class Pooled:
+    """By hand, on another connection of a pool each time."""
+
+    def __init__(self, by_hand: Any, pool: Any) -> None:
+        self._by_hand = by_hand
+        self._pool = pool
+
+    async def write(self, number: int) -> None:
+        async with self._pool.acquire() as self._by_hand.connection:
+            await self._by_hand.write(number)
+
+    async def close(self) -> None:
+        """The pool has the connection."""
+
+
 def joined(by_hand: Any, outbox: Any) -> Any:
     """By hand but for the event, which the outbox writes on the same connection."""
     by_hand.event = lambda number: outbox.write("OrderPlaced", hand.payload(number), tx=by_hand.connection)
@@ -79,6 +94,17 @@ def joining(url: str, make: Callable[[], Any]) -> Iterator[Opens]:
 @asynccontextmanager
 async def by_hand_async(make: Callable[[], Any]) -> AsyncIterator[Opens]:
     yield lambda: make().open()
+
+
+@asynccontextmanager
+async def by_hand_in_asyncpg_pool(make: Callable[[], Any], url: str, clients: int) -> AsyncIterator[Opens]:
+    """By hand on a connection that is taken from the pool for each transaction, and given back."""
+    async with asyncpg.create_pool(url, min_size=clients, max_size=clients + 1) as pool:
+
+        async def opens() -> Pooled:
+            return Pooled(make(), pool)
+
+        yield opens
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from bench.results import Goal, Line, compared
 from bench.rounds import Rival, Sample, in_turn
@@ -69,13 +69,14 @@ def _on_postgres(place: Postgres) -> list[Contest]:
             {
                 "hand": lambda _: teams.by_hand_async(cached),
                 "hand without a cache": lambda _: teams.by_hand_async(uncached),
+                "hand, the user's pool": lambda size: teams.by_hand_in_asyncpg_pool(cached, url, size),
                 "transaction()": lambda _: teams.owned_async(asyncpg_url, numbered),
                 "transaction(), the user's pool": lambda size: teams.owned_in_asyncpg_pool(url, numbered, size),
                 "tx=connection": lambda _: teams.joining_async(asyncpg_url, cached),
             },
             goal,
             # The outbox's own connections keep no statements, so that a pooler may stand between.
-            {"transaction()": "hand without a cache"},
+            {"transaction()": "hand without a cache", "transaction(), the user's pool": "hand, the user's pool"},
         ),
     ]
 

@@ -21,6 +21,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="needs fork and signals"))
 
 
+URLS = {"postgres": "postgres_url", "mariadb": "mysql_url"}
+
+
 @pytest.fixture(scope="session")
 def nursery() -> Iterator[Nursery]:
     nursery = Nursery()
@@ -32,9 +35,7 @@ def nursery() -> Iterator[Nursery]:
 def fleet(request: pytest.FixtureRequest, nursery: Nursery, tmp_path: Path) -> Iterator[Fleet]:
     """Processes on one database: a SQLite file, or an empty table on the server that the test asks for."""
     database = getattr(request, "param", "sqlite")
-    url = None
-    if database != "sqlite":
-        url = request.getfixturevalue("postgres_url" if database == "postgres" else "mysql_url")
+    url = None if database == "sqlite" else request.getfixturevalue(URLS[database])
     fleet = Fleet(nursery, tmp_path, database, url)
     if url is not None:
         fleet.table.somebody.clear()

@@ -6,11 +6,9 @@ import json
 import os
 import select
 import signal
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from aftercommit.runtime.threads import run
 from tests.promises.faults import VARIABLE
@@ -18,29 +16,14 @@ from tests.promises.journal import Journal
 from tests.promises.listener import EVENT, Listener
 from tests.promises.nursery import Nursery
 from tests.promises.places import world_of
+from tests.promises.waiting import until
 from tests.support import PATIENCE, World
-
-T = TypeVar("T")
 
 #: Leases that run out soon, so that another process takes over within the test, and a poller that looks often.
 QUICK = {"lock_timeout": "500ms", "poll_interval": "50ms"}
 
 #: Leases that no test outlives: what is taken over here was given back.
 LASTING = {"lock_timeout": "60s", "poll_interval": "20ms"}
-
-
-def until(look: Callable[[], T], *, what: str, timeout: float = PATIENCE) -> T:
-    """Look again and again until something is true: other processes send no signals."""
-    watch, limit = threading.Event(), time.monotonic() + timeout
-    while not (value := look()):
-        assert time.monotonic() < limit, f"never came: {what}"
-        watch.wait(0.005)
-    return value
-
-
-def pause(seconds: float) -> None:
-    """Let time pass where the moment itself is what is tested."""
-    threading.Event().wait(seconds)
 
 
 class Process:
@@ -176,6 +159,11 @@ class Fleet:
         world.run(scenario)
         world.somebody.close()
 
+    def look_anew(self) -> None:
+        """On a new connection: the server was away."""
+        self.table.somebody.close()
+        del self.table.somebody
+
     def open_gate(self) -> None:
         self.gate.touch()
 
@@ -213,7 +201,9 @@ class Fleet:
     def all_delivered(self) -> set[str]:
         """The checker: what was committed is what was delivered, and nothing hangs in between. Gives all ids."""
         committed = set(self.statuses())
-        assert self.journal.ids("ok") - self.journal.ids("purged") <= committed, "a commit was reported, and its row is not there"
+        assert self.journal.ids("ok") - self.journal.ids("purged") <= committed, (
+            "a commit was reported, and its row is not there"
+        )
         assert not self.journal.ids("fail") & committed, "a rolled back event is in the table"
         assert self.journal.ids("effect") == committed
         for row in self.rows():

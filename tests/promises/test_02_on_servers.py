@@ -25,7 +25,9 @@ def test_promise_02_nothing_lost_when_a_process_is_killed_at_any_point_of_the_wa
     writer = fleet.worker(runtime, handler=None)
     *dead, old = writer.tell("write", count=3)
     for event_id in dead:
-        fleet.table.change("UPDATE outbox_event SET status = 3, done_at = 0, last_error = '-' WHERE event_id = ?", event_id)
+        fleet.table.change(
+            "UPDATE outbox_event SET status = 3, done_at = 0, last_error = '-' WHERE event_id = ?", event_id
+        )
     fleet.table.change("UPDATE outbox_event SET status = 1, done_at = 0 WHERE event_id = ?", old)
 
     walk = fleet.process("walk", {**fleet.place(runtime), "points": list(WALKS), "options": QUICK})

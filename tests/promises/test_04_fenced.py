@@ -8,8 +8,9 @@ import pytest
 
 from aftercommit import EventStatus
 from tests.promises import faults
-from tests.promises.harness import LASTING, Fleet, pause, until
+from tests.promises.harness import LASTING, Fleet
 from tests.promises.places import everywhere
+from tests.promises.waiting import pause, until
 
 
 @everywhere

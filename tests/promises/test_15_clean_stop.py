@@ -7,13 +7,17 @@ import time
 
 import pytest
 
-from tests.promises.harness import LASTING, Fleet, pause
+from tests.promises.harness import LASTING, Fleet
+from tests.promises.places import everywhere, on_servers
+from tests.promises.sessions import sessions
+from tests.promises.waiting import pause, until
 
 
 def leased(fleet: Fleet) -> set[str]:
     return {row["event_id"] for row in fleet.rows() if row["locked_by"] is not None}
 
 
+@everywhere
 @pytest.mark.parametrize("colour", ["sync", "async"])
 def test_promise_15_clean_stop_sigterm_gives_back_every_lease_but_those_of_running_sync_handlers(
     fleet: Fleet, runtime: str, colour: str
@@ -43,6 +47,7 @@ def test_promise_15_clean_stop_sigterm_gives_back_every_lease_but_those_of_runni
     assert fleet.journal.counts("effect") == dict.fromkeys(set(fleet.statuses()) - leased(fleet), 1)
 
 
+@everywhere
 def test_promise_15_clean_stop_sigterm_lets_waiting_events_finish_within_the_drain(fleet: Fleet, runtime: str) -> None:
     ending = fleet.worker(runtime, worker_count=2, drain_timeout="20s", **LASTING)
     ending.tell("start")
@@ -72,3 +77,24 @@ def test_promise_15_clean_stop_sigterm_at_any_moment_of_a_start_leaves_no_lease(
     fleet.until_settled(80)
     other.finish()
     assert fleet.journal.counts("effect") == dict.fromkeys(fleet.all_delivered(), 1)
+
+
+@on_servers
+def test_promise_15_clean_stop_leaves_no_connection_on_the_server(fleet: Fleet, runtime: str) -> None:
+    """F63: the process goes on after close(), and its sessions are gone. So they are after a second life."""
+    worker = fleet.worker(runtime, gated=True, worker_count=1, drain_timeout=0, **LASTING)
+    for count in (20, 40):
+        worker.tell("start")
+        worker.tell("write", count=19)
+        worker.tell("write_together", count=1, how={"waits": count == 20})
+        fleet.until_settled(count - 1)
+        assert sessions(fleet.table)
+        fleet.open_gate()
+        worker.tell("close")
+        assert leased(fleet) == set()
+        until(lambda: not sessions(fleet.table), what="the end of all sessions")
+    worker.tell("start")
+    fleet.until_settled(40)
+    worker.finish()
+    fleet.all_delivered()
+    until(lambda: not sessions(fleet.table), what="the end of all sessions")

@@ -26,6 +26,8 @@ from tests.promises import faults  # noqa: E402
 from tests.promises.journal import Journal  # noqa: E402
 from tests.promises.listener import EVENT, Listener  # noqa: E402
 from tests.promises.places import world_of  # noqa: E402
+from tests.promises.waiting import pause  # noqa: E402
+from tests.support import _blocking  # noqa: E402
 
 
 class Worker:
@@ -67,6 +69,36 @@ class Worker:
         self._say_all("ok", events)
         return [event.event_id for event in events]
 
+    async def write_on(self, count: int) -> list[str]:
+        """Until that many commits were reported, whatever comes in between. The errors that did, by their names."""
+        errors: list[str] = []
+        reported = 0
+        while reported < count:
+            event = EventEnvelope(EVENT, payload_json=json.dumps({"n": reported}))
+            self.journal.say("begin", event.event_id)
+            try:
+                async with self.outbox.transaction():
+                    await self.outbox.write(event)
+            except Exception as error:
+                errors.append(f"{type(error).__module__}.{type(error).__qualname__}")
+                await self._pause(0.01)
+            else:
+                self.journal.say("ok", event.event_id)
+                reported += 1
+        return errors
+
+    async def write_slowly(self, seconds: float) -> str:
+        """One event, that long before its commit."""
+        event = EventEnvelope(EVENT, payload_json='{"n": 0}')
+        async with self.outbox.transaction():
+            await self.outbox.write(event)
+            await self._pause(seconds)
+        self.journal.say("ok", event.event_id)
+        return event.event_id
+
+    async def _pause(self, seconds: float) -> None:
+        await _blocking(lambda: pause(seconds))
+
     async def _committed(self, events: list[EventEnvelope]) -> bool:
         """False when other processes were faster for so long that SQLite gave up waiting: nothing was begun."""
         try:
@@ -87,6 +119,10 @@ class Worker:
     async def stats(self) -> dict[str, int]:
         stats = await self.outbox.stats()
         return {"held": stats.held, "unsettled": stats.unsettled, **stats.counters}
+
+    async def health(self) -> list[str]:
+        """What stands still."""
+        return list(self.outbox.health().problems)
 
     async def purge(self, older_than: str) -> int:
         purged: int = await self.outbox.purge(older_than)

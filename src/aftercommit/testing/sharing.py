@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -25,6 +25,31 @@ async def locked(store: Any, *event_ids: str) -> AsyncIterator[Any]:
         yield opened
     finally:
         await opened.end()
+
+
+@contextmanager
+def held_open(executor: Any, meanwhile: Callable[[], Awaitable[None]]) -> Iterator[None]:
+    """What the executor changes in this block is committed only when `meanwhile` has come to its end."""
+
+    async def transact(work: Callable[[Any], Awaitable[Any]], *, writes: bool = True) -> Any:
+        opened = await executor.begin()
+        try:
+            value = await work(opened)
+            if writes:
+                await meanwhile()
+            await opened.commit()
+        finally:
+            await opened.end()
+        return value
+
+    async def fetch(sql: str, parameters: Sequence[object] = (), *, writes: bool = True) -> Any:
+        return await transact(lambda tx: tx.fetch(sql, parameters), writes=writes)
+
+    executor.transact, executor.fetch = transact, fetch
+    try:
+        yield
+    finally:
+        del executor.transact, executor.fetch
 
 
 class SharingContract(StoreHooks):
@@ -147,6 +172,35 @@ class SharingContract(StoreHooks):
             assert set(await store.renew(leases, LEASE)) == {leases[0].key, leases[2].key}
         assert set(await store.renew(leases, LEASE)) == {lease.key for lease in leases}
         assert {row["attempts"] for row in self.rows()} == {0}
+
+    @pytest.mark.parametrize("operation", ["claim", "done", "retry", "renew"])
+    @played
+    async def test_nobody_waits_while_another_is_at_it(self, operation: str) -> None:
+        """Before the commit of a claim or a group, others claim their whole batch, settle it, and write."""
+        self.needs_skipping()
+        store, other = await self.opened(), await self.opened()
+        given = [event() for _ in range(12)]
+        await insert(store, *given)
+        claimed = [] if operation == "claim" else await take(store, "alice", limit=4)
+        group = [Settlement(row.lease, DONE if operation == "done" else Retry(timedelta(0), "no")) for row in claimed]
+        leases = [row.lease for row in claimed]
+        seen: list[str] = []
+
+        async def meanwhile() -> None:
+            found = await take(other, "bob", limit=5)
+            seen.extend(ids(found))
+            assert not await other.settle([Settlement(row.lease, DONE) for row in found])
+            await insert(other, event(deliver_after="1h"))
+
+        with held_open(store.executor, meanwhile):
+            if operation == "claim":
+                assert ids(await take(store, "alice", limit=4)) == ids(given[:4])
+            elif operation == "renew":
+                assert len(await store.renew(leases, LEASE)) == 4
+            else:
+                assert not await store.settle(group)
+        assert seen == ids(given[4:9])
+        assert len(self.rows()) == 13
 
     # ------------------------------------------------------------ large groups
 

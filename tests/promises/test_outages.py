@@ -1,0 +1,116 @@
+"""Promise 2 when the database goes away: sessions are killed, the server is restarted, a COMMIT is cut in two.
+
+What was reported as committed is there, what is there is delivered, and the process needs no help to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.promises.harness import QUICK, Fleet, Process
+from tests.promises.nursery import Nursery
+from tests.promises.places import SERVERS, on_servers
+from tests.promises.proxy import Proxy
+from tests.promises.sessions import kill_sessions, sessions
+from tests.promises.waiting import until
+from tests.servers import PrivateServer
+
+#: Whose errors a caller may meet while the database is away.
+KNOWN = {"aftercommit", "psycopg", "psycopg_pool", "asyncpg", "pymysql", "asyncmy"}
+
+#: More than this many sessions are none that one process needs.
+MANY = 25
+
+
+def works_without_errors_again(fleet: Fleet, worker: Process) -> None:
+    """Its pools are whole, its services go on, all is delivered, and it leaves nobody behind."""
+    assert worker.tell("write_on", count=20) == []
+    until(lambda: not worker.tell("health"), what="health")
+    fleet.until_settled(len(fleet.statuses()))
+    assert 0 < len(sessions(fleet.table)) < MANY
+    assert worker.tell("stats")["unsettled"] == 0
+    worker.finish()
+    fleet.all_delivered()
+    until(lambda: not sessions(fleet.table), what="the end of all sessions")
+
+
+def only_known(errors: list[str]) -> bool:
+    return {error.partition(".")[0] for error in errors} <= KNOWN
+
+
+@on_servers
+def test_promise_02_nothing_lost_when_all_sessions_are_killed_again_and_again(fleet: Fleet, runtime: str) -> None:
+    """F04: while it writes, delivers, settles and claims."""
+    worker = fleet.worker(runtime, hot_queue_capacity=3, **QUICK)
+    worker.tell("start")
+    worker.send("write_on", count=150)
+    killed = []
+    for count in range(20, 140, 20):
+        fleet.until_effects(count)
+        killed.append(kill_sessions(fleet.table))
+    assert only_known(worker.answer(60))
+    assert all(killed)
+    works_without_errors_again(fleet, worker)
+
+
+@on_servers
+def test_promise_02_nothing_lost_when_a_commit_is_cut_in_two(fleet: Fleet, runtime: str) -> None:
+    """F05: before the server hears of it nothing is committed; when only the answer is lost, all is. Nobody can tell."""
+    assert fleet.url is not None
+    proxy = Proxy(fleet.url, every=7)
+    fleet.url = proxy.url
+    worker = fleet.worker(runtime, **QUICK)
+    worker.tell("start")
+    errors = worker.tell("write_on", count=100)
+    assert errors
+    assert only_known(errors)
+    assert proxy.unheard > 3
+    assert proxy.unanswered > 3
+    began, ok, committed = fleet.journal.ids("begin"), fleet.journal.ids("ok"), set(fleet.statuses())
+    assert ok <= committed <= began
+    assert committed - ok, "a commit whose answer was lost has been done"
+    assert began - committed, "a commit that was never heard of has not"
+
+    proxy.is_whole = True
+    works_without_errors_again(fleet, worker)
+    proxy.close()
+
+
+@pytest.fixture(params=SERVERS, ids="-".join)
+def way(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """A private server, and a runtime."""
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, way: tuple[str, str]) -> PrivateServer:
+    return request.getfixturevalue(f"private_{way[0]}")  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def private_fleet(nursery: Nursery, tmp_path: Path, server: PrivateServer, way: tuple[str, str]) -> Iterator[Fleet]:
+    fleet = Fleet(nursery, tmp_path, way[0], server.url)
+    yield fleet
+    fleet.close()
+
+
+def test_promise_02_nothing_lost_when_the_server_is_restarted_under_load(
+    private_fleet: Fleet, server: PrivateServer, way: tuple[str, str]
+) -> None:
+    """F06: once in order, once as after a crash."""
+    fleet = private_fleet
+    worker = fleet.worker(way[1], **QUICK)
+    worker.tell("start")
+    worker.send("write_on", count=120)
+    for count, is_immediate in ((20, False), (60, True)):
+        fleet.until_effects(count)
+        server.stop(immediate=is_immediate)
+        server.start()
+        fleet.look_anew()
+    errors = worker.answer(60)
+    assert errors
+    assert only_known(errors)
+    works_without_errors_again(fleet, worker)
