@@ -50,9 +50,9 @@ QUICK = Sizes(
     single=30,
     paces={200: 20, 1_000: 60},
     imports=3,
-    server_transactions=100,
-    clients=(1, 4),
-    server_backlog=500,
-    peer_backlog=100,
+    server_transactions=60,
+    clients=(1, 2),
+    server_backlog=200,
+    peer_backlog=50,
     done_rows=2_000,
 )

@@ -14,47 +14,45 @@ import psycopg
 import pytest
 from hypothesis import settings
 
-from tests import servers
+from tests import finding, servers
 from tests.support import World, painted
 
 # A busy machine is no reason to call a property false.
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
-#: How a test is skipped that found no server, so that the end of the run can tell of it.
+#: How the reason begins when a test found no server.
 NO_SERVER = "no server: "
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Workers hear by their environment which servers there are; without workers the first test that asks finds out."""
     if not hasattr(config, "workerinput") and getattr(config.option, "numprocesses", None):
-        servers.find_all()
+        finding.find_all()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    servers.stop_all()
+    finding.stop_all()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What was not tested for want of a server."""
-    missing = Counter(
-        str(report.longrepr[2]).partition(NO_SERVER)[2]
-        for report in terminalreporter.stats.get("skipped", [])
-        if isinstance(report.longrepr, tuple) and NO_SERVER in str(report.longrepr[2])
-    )
-    if missing:
+    """What was not tested: a line for each reason, however many tests share it."""
+    reports = [each for each in terminalreporter.stats.get("skipped", []) if isinstance(each.longrepr, tuple)]
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in reports)
+    if reasons:
         terminalreporter.section("not tested")
-        for reason, count in sorted(missing.items()):
+        for reason, count in sorted(reasons.items()):
             terminalreporter.line(f"{count} tests: {reason}")
-        terminalreporter.line("docs/testing.md tells how to give them a server.")
+        if any(reason.startswith(NO_SERVER) for reason in reasons):
+            terminalreporter.line("docs/testing.md tells how to give them a server.")
 
 
 def server(name: str) -> str:
     """The address of a server. Without one the test is skipped; where the suite must be whole it fails."""
     try:
-        return servers.find(name)
+        return finding.find(name)
     except servers.NoServer as error:
-        without(f"{servers.KINDS[name].name}: {error}", is_expected=servers.KINDS[name].private is not None)
+        without(f"{finding.KINDS[name].name}: {error}", is_expected=finding.KINDS[name].private is not None)
 
 
 def without(reason: str, *, is_expected: bool = True) -> Any:
@@ -105,19 +103,19 @@ def other_database(url: str, name: str) -> str:
 @pytest.fixture
 def private_postgres() -> Iterator[servers.PrivatePostgres]:
     """A PostgreSQL that the test may stop and start."""
-    yield from _started(servers.private_postgres)
+    yield from _started(servers.PrivatePostgres)
 
 
 @pytest.fixture
 def private_mariadb() -> Iterator[servers.PrivateMariadb]:
     """A MariaDB that the test may stop and start."""
-    yield from _started(servers.private_mariadb)
+    yield from _started(servers.PrivateMariadb)
 
 
 @pytest.fixture
 def pgbouncer(postgres_url: str) -> Iterator[servers.Pgbouncer]:
     """A pooler in transaction mode before this worker's PostgreSQL database."""
-    yield from _started(lambda: servers.pgbouncer(postgres_url))
+    yield from _started(lambda: servers.Pgbouncer(postgres_url))
 
 
 def _started(make: Callable[[], Any]) -> Iterator[Any]:

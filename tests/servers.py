@@ -1,7 +1,6 @@
-"""Database servers for tests: one that answers, else a private one from what is installed, else none.
+"""Private database servers for tests, each a context manager: `url`, `stop(immediate=True)`, `start()`.
 
-Found once per run and told to all workers by environment variables. Nothing here sleeps: whoever waits for a server
-waits for its process to end or to answer.
+Nothing here sleeps: whoever waits for a server waits for its process to end or to answer.
 """
 
 from __future__ import annotations
@@ -14,9 +13,7 @@ import socket
 import subprocess
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
@@ -283,27 +280,6 @@ class Pgbouncer(PrivateServer):
         return postgres_answers(self.url)
 
 
-@contextmanager
-def private_postgres() -> Iterator[PrivatePostgres]:
-    """A PostgreSQL to be stopped and started at will: `stop(immediate=True)`, `start()`, `url`."""
-    with PrivatePostgres() as server:
-        yield server
-
-
-@contextmanager
-def private_mariadb() -> Iterator[PrivateMariadb]:
-    """A MariaDB to be stopped and started at will."""
-    with PrivateMariadb() as server:
-        yield server
-
-
-@contextmanager
-def pgbouncer(behind: str) -> Iterator[Pgbouncer]:
-    """A pooler in transaction mode in front of that PostgreSQL; its `url` leads to the same database."""
-    with Pgbouncer(behind) as pooler:
-        yield pooler
-
-
 # ---------------------------------------------------------------- who answers
 
 
@@ -333,82 +309,3 @@ def mysql_answers(url: str, **options: Any) -> bool:
     except (pymysql.Error, OSError):
         return False
     return True
-
-
-# ---------------------------------------------------------------- once per run
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of server: how people call it, who tells its address, and how to find or make one."""
-
-    name: str
-    variable: str
-    default: str | None = None
-    answers: Callable[[str], bool] = lambda url: True
-    private: Callable[[], PrivateServer] | None = None
-
-
-KINDS = {
-    "postgres": Kind(
-        "PostgreSQL",
-        "AFTERCOMMIT_TEST_POSTGRES_URL",
-        "postgresql://postgres@127.0.0.1:5432/test",
-        postgres_answers,
-        PrivatePostgres,
-    ),
-    "mysql": Kind(
-        "MySQL or MariaDB",
-        "AFTERCOMMIT_TEST_MYSQL_URL",
-        "mysql://root@127.0.0.1:3306/test",
-        mysql_answers,
-        PrivateMariadb,
-    ),
-    "sqlserver": Kind("SQL Server", "AFTERCOMMIT_TEST_SQLSERVER_URL"),
-}
-
-#: Private servers that this process has started for the run.
-_started: list[PrivateServer] = []
-
-
-def find(name: str) -> str:
-    """The address of a server, found or started for the first who asks. NoServer tells why there is none."""
-    kind = KINDS[name]
-    missing = f"{kind.variable}_MISSING"
-    if reason := os.environ.get(missing):
-        raise NoServer(reason)
-    try:
-        url = _find(kind)
-    except NoServer as error:
-        os.environ[missing] = str(error)
-        raise
-    os.environ[kind.variable] = url
-    return url
-
-
-def _find(kind: Kind) -> str:
-    given = os.environ.get(kind.variable)
-    if given:
-        if not kind.answers(given):
-            raise NoServer(f"nobody answers at {kind.variable}")
-        return given
-    if kind.default is None or kind.private is None:
-        raise NoServer(f"{kind.variable} is not set")
-    if kind.answers(kind.default):
-        return kind.default
-    server = kind.private()
-    server.__enter__()
-    _started.append(server)
-    return server.url
-
-
-def find_all() -> None:
-    """Before workers are started, so that they all hear of the same servers."""
-    for name in KINDS:
-        with suppress(NoServer):
-            find(name)
-
-
-def stop_all() -> None:
-    while _started:
-        _started.pop().__exit__()

@@ -7,8 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+
+from bench.servers import MEASURES as ON_SERVERS
+from bench.servers import ON_REQUEST
+from bench.servers.places import Mysql, Place, Postgres
+from tests.conftest import server
 
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -61,3 +67,73 @@ def test_a_result_names_no_folder_and_leaves_no_database_behind(tmp_path: Path) 
     for text in (printed, json.dumps(saved(out))):
         assert str(tmp_path) not in text
         assert str(_ROOT) not in text
+
+
+# ---------------------------------------------------------------- servers
+
+MEASURES = {
+    kind: [name for name in ON_SERVERS if name.startswith(f"{kind}_") and name != ON_REQUEST]
+    for kind in ("postgres", "mysql")
+}
+
+
+@pytest.mark.parametrize("kind", list(MEASURES))
+def test_a_quick_bench_of_a_server_has_a_figure_for_each_measure(kind: str, tmp_path: Path) -> None:
+    """Each checks its own work: a row that is missing or left over fails the run."""
+    url = server(kind)
+
+    printed = bench(*(word for name in MEASURES[kind] for word in ("--only", name)), "--out", tmp_path)
+
+    record = saved(tmp_path)
+    assert {line["measure"] for line in record["results"]} == set(MEASURES[kind])
+    assert record["left_out"] == {}
+    for line in record["results"]:
+        assert line["ours"]["median"] > 0
+        assert line["ratio"]["median"] > 0
+    assert {"postgres": "fsync", "mysql": "innodb_flush_log_at_trx_commit"}[kind] in record["facts"][kind]
+    for text in (printed, json.dumps(record)):
+        assert urlsplit(url).netloc not in text
+
+
+def test_a_server_that_is_not_there_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(Postgres.variable, "postgresql://somebody:hidden@127.0.0.1:1/nowhere")
+    monkeypatch.setenv(Mysql.variable, "mysql://somebody:hidden@127.0.0.1:1/nowhere")
+
+    printed = bench("--only", "postgres_write", "--only", "mysql_drain", "--out", tmp_path)
+
+    record = saved(tmp_path)
+    assert record["results"] == []
+    assert record["left_out"].keys() == {"postgres_write", "mysql_drain"}
+    assert "POSTGRES_WRITE is left out: no PostgreSQL answers" in printed
+    for text in (printed, json.dumps(record)):
+        assert "hidden" not in text
+        assert "nowhere" not in text
+
+
+@pytest.mark.parametrize(("kind", "place"), [("postgres", Postgres), ("mysql", Mysql)])
+def test_the_database_of_a_measure_is_dropped_even_when_it_fails(
+    kind: str, place: type[Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(place.variable, server(kind))
+
+    with pytest.raises(ZeroDivisionError), place.opened() as opened:
+        name = urlsplit(opened.url).path.lstrip("/")
+        opened.fill(10)
+        assert opened.count("status = 0") == 10
+        raise ZeroDivisionError
+
+    somebody = place.connected()
+    names = "SELECT datname FROM pg_database" if kind == "postgres" else "SHOW DATABASES"
+    assert name not in {row[0] for row in somebody.run(names)}
+    somebody.close()
+
+
+def test_other_libraries_are_measured_only_on_request(tmp_path: Path) -> None:
+    """Where none is installed, that is said."""
+    server("postgres")
+
+    printed = bench("--only", "import", "--peers", "--out", tmp_path)
+
+    record = saved(tmp_path)
+    assert "POSTGRES_PEERS" in printed
+    assert ON_REQUEST in {line["measure"] for line in record["results"]} | record["left_out"].keys()

@@ -12,7 +12,7 @@ import psycopg
 import pymysql
 import pytest
 
-from tests import servers
+from tests import finding, servers
 from tests.support import Collector, World
 
 ROOT = Path(__file__).parents[1]
@@ -75,7 +75,7 @@ def test_times_are_changed_and_compared_in_microseconds(server_world: World) -> 
 
 def test_a_private_postgres_comes_back_with_what_was_committed() -> None:
     """After a word to its clients and without one; and nothing is left of it in the end."""
-    with servers.private_postgres() as server:
+    with servers.PrivatePostgres() as server:
         execute(server.url, "CREATE TABLE t (n int)")
         for count, immediate in enumerate([False, True], 1):
             with psycopg.connect(server.url) as connection:
@@ -123,17 +123,17 @@ def test_a_pooler_gives_a_session_to_whoever_has_a_transaction(pgbouncer: server
 
 
 def test_where_nobody_answers_one_server_is_started_for_the_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = replace(servers.KINDS["postgres"], variable="AFTERCOMMIT_TEST_OTHER", default="postgresql://127.0.0.1:1/x")
-    monkeypatch.setitem(servers.KINDS, "postgres", kind)
-    monkeypatch.setattr(servers, "_started", [])
+    kind = replace(finding.KINDS["postgres"], variable="AFTERCOMMIT_TEST_OTHER", default="postgresql://127.0.0.1:1/x")
+    monkeypatch.setitem(finding.KINDS, "postgres", kind)
+    monkeypatch.setattr(finding, "_started", [])
     monkeypatch.setenv(kind.variable, "")  # so that it is taken back afterwards
     try:
-        url = servers.find("postgres")
+        url = finding.find("postgres")
         assert servers.postgres_answers(url)
-        assert servers.find("postgres") == url == os.environ[kind.variable], "workers hear of it"
-        assert len(servers._started) == 1
+        assert finding.find("postgres") == url == os.environ[kind.variable], "workers hear of it"
+        assert len(finding._started) == 1
     finally:
-        servers.stop_all()
+        finding.stop_all()
     assert not servers.postgres_answers(url)
 
 
@@ -171,8 +171,8 @@ def run_without_servers(folder: Path, workers: int, **environment: str) -> subpr
 def test_what_is_not_tested_for_want_of_a_server_is_said_at_the_end(tmp_path: Path) -> None:
     done = run_without_servers(tmp_path, workers=1)
     assert done.returncode == 0, done.stdout
-    assert "1 tests: PostgreSQL: nobody answers at AFTERCOMMIT_TEST_POSTGRES_URL" in done.stdout
-    assert "1 tests: SQL Server: AFTERCOMMIT_TEST_SQLSERVER_URL is not set" in done.stdout
+    assert "1 tests: no server: PostgreSQL: nobody answers at AFTERCOMMIT_TEST_POSTGRES_URL" in done.stdout
+    assert "1 tests: no server: SQL Server: AFTERCOMMIT_TEST_SQLSERVER_URL is not set" in done.stdout
 
 
 def test_a_continuous_integration_has_its_servers(tmp_path: Path) -> None:

@@ -189,8 +189,8 @@ class Fleet:
     def ended(self, status: int = 1) -> set[str]:
         return {event_id for event_id, found in self.statuses().items() if found == status}
 
-    def until_settled(self, count: int, status: int = 1) -> None:
-        run(self.table.until_settled(count, status))
+    def until_settled(self, count: int, timeout: float = PATIENCE) -> None:
+        run(self.table.until("SELECT count(*) >= ? FROM outbox_event WHERE status = 1", count, timeout=timeout))
 
     def until_effects(self, count: int) -> None:
         until(lambda: len(self.journal.ids("effect")) >= count, what=f"{count} effects")
@@ -201,9 +201,8 @@ class Fleet:
     def all_delivered(self) -> set[str]:
         """The checker: what was committed is what was delivered, and nothing hangs in between. Gives all ids."""
         committed = set(self.statuses())
-        assert self.journal.ids("ok") - self.journal.ids("purged") <= committed, (
-            "a commit was reported, and its row is not there"
-        )
+        reported = self.journal.ids("ok") - self.journal.ids("purged")
+        assert reported <= committed, "a commit was reported, and its row is not there"
         assert not self.journal.ids("fail") & committed, "a rolled back event is in the table"
         assert self.journal.ids("effect") == committed
         for row in self.rows():

@@ -47,7 +47,7 @@ class Nursery:
         environment: dict[str, str],
         is_fresh: bool = False,
     ) -> int:
-        """The pid of a new child with these as its stdin, stdout and stderr; a fresh one is an interpreter of its own."""
+        """The pid of a new child with these as its stdin, stdout and stderr; a fresh one gets a new interpreter."""
         birth = {"module": module, "argument": argument, "environment": environment, "is_fresh": is_fresh}
         return int(self._ask(descriptors, do="bear", **birth))
 
@@ -137,7 +137,7 @@ def live(request: dict[str, Any], descriptors: list[int]) -> None:
         os.close(descriptor)
     os.environ.update(request["environment"])
     if request["is_fresh"]:
-        os.execv(sys.executable, [sys.executable, "-m", request["module"], json.dumps(request["argument"])])
+        os.execv(sys.executable, [sys.executable, "-m", request["module"], json.dumps(request["argument"])])  # noqa: S606
     import_module(request["module"]).main(request["argument"])
 
 

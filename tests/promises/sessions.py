@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+import pymysql
+
 from tests.support import World
 
 _OTHERS = {
@@ -21,10 +25,7 @@ def kill_sessions(table: World) -> int:
     """How many there were to be ended; one that has just gone by itself is none."""
     killed = 0
     for session in sessions(table):
-        try:
+        with suppress(pymysql.OperationalError):  # MariaDB has no such session any more
             table.rows(_KILL[table.database].format(session))
-        except Exception as error:  # MariaDB has no such session any more
-            assert error.args[0] == 1094, error
-        else:
             killed += 1
     return killed

@@ -24,11 +24,8 @@ def test_promise_02_nothing_lost_when_a_process_is_killed_at_any_point_of_the_wa
     """F01, F02, F14: each meets what those before it have left."""
     writer = fleet.worker(runtime, handler=None)
     *dead, old = writer.tell("write", count=3)
-    for event_id in dead:
-        fleet.table.change(
-            "UPDATE outbox_event SET status = 3, done_at = 0, last_error = '-' WHERE event_id = ?", event_id
-        )
-    fleet.table.change("UPDATE outbox_event SET status = 1, done_at = 0 WHERE event_id = ?", old)
+    fleet.table.change("UPDATE outbox_event SET status = 3, done_at = 0, last_error = 'no luck'")
+    fleet.table.change("UPDATE outbox_event SET status = 1 WHERE event_id = ?", old)
 
     walk = fleet.process("walk", {**fleet.place(runtime), "points": list(WALKS), "options": QUICK})
     assert walk.answer(60) == dict.fromkeys(WALKS, -signal.SIGKILL), walk.errors

@@ -9,7 +9,7 @@ import pytest
 from aftercommit import EventStatus
 from tests.promises import faults
 from tests.promises.harness import LASTING, Fleet
-from tests.promises.places import everywhere
+from tests.promises.places import everywhere, on_servers
 from tests.promises.waiting import pause, until
 
 
@@ -93,6 +93,29 @@ def test_promise_04_fenced_a_lease_that_ran_out_and_that_nobody_took_is_still_it
     assert worker.tell("stats").get("lease_lost", 0) == 0
     worker.finish()
     assert set(fleet.journal.counts("effect").values()) == {1}
+
+
+@on_servers
+def test_promise_04_fenced_a_process_that_stands_still_inside_a_transaction_keeps_no_row_from_others(
+    fleet: Fleet, runtime: str
+) -> None:
+    """Its locks would outlast its leases, and who claims passes over what is locked: the server ends its session."""
+    stale = fleet.worker(runtime, gated=True, environment={faults.STOP: "in renewal"})
+    stale.tell("start")
+    stale.tell("write", count=1, how={"waits": True})
+    until(lambda: fleet.journal.ids("crash") == {"in renewal"}, what="a stop inside the renewal")
+
+    other = fleet.worker(runtime)
+    other.tell("start")
+    fleet.until_settled(1)
+    after_takeover = dict(fleet.rows()[0])
+
+    fleet.open_gate()
+    stale.signal(signal.SIGCONT)
+    until(lambda: stale.tell("stats").get("lease_lost") == 1, what="the lost lease is counted")
+    stale.finish()
+    other.finish()
+    assert dict(fleet.rows()[0]) == after_takeover
 
 
 # ------------------------------------------------------------ promise 4a

@@ -9,34 +9,56 @@ import threading
 import pytest
 
 from tests.promises.harness import LASTING, Fleet
+from tests.promises.places import on_servers
+from tests.promises.waiting import pause
+
+
+def soak(*case: object) -> object:
+    """20,000 events, for those who have the time."""
+    return pytest.param(*case, marks=[pytest.mark.slow, pytest.mark.timeout(600)])
+
+
+PAIR = ("threads", "threads")
+ASYNC_PAIR = ("asyncio", "asyncio")
+MIXED = ("threads", "asyncio", "threads", "asyncio")
+DRIVERS = ("threads", "asyncio", "asyncpg")
 
 
 @pytest.mark.parametrize(
-    ("worlds", "each"),
+    ("fleet", "runtimes", "each"),
     [
-        (("threads", "threads"), 1000),
-        (("asyncio", "asyncio"), 1000),
-        (("threads", "asyncio", "threads", "asyncio"), 300),
+        ("sqlite", PAIR, 1000),
+        ("sqlite", ASYNC_PAIR, 1000),
+        ("sqlite", MIXED, 300),
+        ("postgres", DRIVERS, 1000),
+        ("mariadb", MIXED, 750),
+        soak("postgres", PAIR, 10_000),
+        soak("postgres", (*DRIVERS, "asyncpg"), 5000),
+        soak("mariadb", PAIR, 10_000),
+        soak("mariadb", ASYNC_PAIR, 10_000),
+        soak("mariadb", MIXED, 5000),
     ],
-    ids=["two of threads", "two of asyncio", "two of each"],
+    indirect=["fleet"],
+    ids=lambda value: "+".join(value) if isinstance(value, tuple) else None,
 )
 def test_promise_05_one_holder_each_event_is_delivered_once_by_several_processes(
-    fleet: Fleet, worlds: tuple[str, ...], each: int
+    fleet: Fleet, runtimes: tuple[str, ...], each: int
 ) -> None:
     """F91: all of them write, deliver hot, overflow and poll at the same time."""
-    workers = [fleet.worker(world, **{**LASTING, "hot_queue_capacity": 3}) for world in worlds]
+    workers = [fleet.worker(runtime, **{**LASTING, "hot_queue_capacity": 3}) for runtime in runtimes]
     owners = {worker.tell("start") for worker in workers}
     assert len(owners) == len(workers)
-    batches, size = each // 10, 5
+    size = 5 if each <= 1000 else 25
+    batches = each // (2 * size)
     for round_ in range(batches):
         for worker in workers:
-            worker.send("write", count=size, first=round_ * 10)
-            worker.send("write_together", count=size, first=round_ * 10 + size)
+            worker.send("write", count=size, first=2 * size * round_)
+            worker.send("write_together", count=size, first=2 * size * round_ + size)
     for worker in workers:
         for _ in range(2 * batches):
-            worker.answer(60)
+            worker.answer(300)
     total = each * len(workers)
-    fleet.until_settled(total)
+    fleet.until_settled(total, timeout=300)
     counters = [worker.tell("stats") for worker in workers]
     for worker in workers:
         worker.finish()
@@ -67,3 +89,45 @@ def test_promise_05_one_holder_processes_may_start_on_a_new_file_at_the_same_mom
     fleet.until_settled(1)
     late.finish()
     fleet.all_delivered()
+
+
+@on_servers
+def test_promise_05_one_holder_an_event_whose_commit_came_after_its_lease_is_delivered_once(
+    fleet: Fleet, runtime: str
+) -> None:
+    """F18: born leased, it is anybody's by the time that it can be seen."""
+    workers = [fleet.worker(runtime) for _ in range(2)]
+    for worker in workers:
+        worker.tell("start")
+    event_id = workers[0].tell("write_slowly", seconds=0.8)
+    fleet.until_settled(1)
+    (row,) = fleet.rows()
+    assert row["lease_epoch"] > 1, "it was delivered under the lease that it was born with"
+    for worker in workers:
+        worker.finish()
+    assert fleet.journal.counts("effect") == dict.fromkeys(fleet.all_delivered(), 1) == {event_id: 1}
+
+
+@on_servers
+def test_promise_05_one_holder_members_of_a_fleet_may_differ_in_their_lock_timeout(fleet: Fleet, runtime: str) -> None:
+    """F19: a lease lasts as long as its holder said, whoever looks at it."""
+    workers = [
+        fleet.worker(runtime, gated=True, worker_count=1, lock_timeout=lock_timeout, poll_interval="20ms")
+        for lock_timeout in ("1s", "60s")
+    ]
+    for worker in workers:
+        worker.tell("start")
+        worker.tell("write", count=3, how={"waits": True})
+    fleet.until_entered(2)
+    pause(1.5)  # the short leases have been renewed, and the long ones are older than a short one
+    for worker in workers:
+        worker.tell("poll")
+    assert len(fleet.journal.lines("enter")) == 2
+    fleet.open_gate()
+    fleet.until_settled(6)
+    counters = [worker.tell("stats") for worker in workers]
+    for worker in workers:
+        worker.finish()
+    assert fleet.journal.counts("effect") == dict.fromkeys(fleet.all_delivered(), 1)
+    assert [count.get("lease_lost", 0) for count in counters] == [0, 0]
+    assert [count["hot_enqueued"] for count in counters] == [3, 3]

@@ -141,7 +141,7 @@ class Way:
 
     def world(self, folder: Path) -> World:
         """A runtime of this colour for tests of whole outboxes."""
-        return World("asyncio" if self.is_async else "threads", folder, "postgres", self.url)
+        return World("asyncio" if self.is_async else "threads", folder, "postgres", self.table.url)
 
     def store(self, target: Any = None, **options: Any) -> Any:
         return open_store(self.url if target is None else target, self.colour, **options)

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aftercommit.errors import MissingDriver, OutboxError, StoreUnavailable, UnknownStore
@@ -78,6 +78,8 @@ def test_parts_of_a_url_become_keywords(url: str, expected: dict[str, str]) -> N
     assert expected.items() <= keywords(url).items()
 
 
+@example(password="}")
+@example(password="a};UID=b;x={")
 @given(password=st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_a_password_is_told_as_it_is(password: str) -> None:
     """Whatever is in it, it ends where it ends."""

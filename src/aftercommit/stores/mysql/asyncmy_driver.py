@@ -75,7 +75,7 @@ class AsyncmyLink:
             return
         with suppress(Exception):  # its event loop may have ended
             self.raw.close()
-        self.raw._connected = False
+        self.raw._connected = False  # which close() leaves as it was
 
 
 async def _result(cursor: Any, sql: str, parameters: Any) -> QueryResult:

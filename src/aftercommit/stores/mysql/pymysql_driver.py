@@ -133,6 +133,7 @@ async def _set_up(link: PymysqlLink, *, is_users: bool) -> PymysqlLink:
 def connector(address: Address) -> Callable[[], Any]:
     return lambda: pymysql.connect(
         **address.login(),
+        autocommit=True,
         # Rows that a statement matched: an UPDATE that finds a row as it should be has not lost it.
         client_flag=CLIENT.FOUND_ROWS,
         ssl=address.tls(),

@@ -77,17 +77,25 @@ class AsyncpgExecutor:
             await self._source.give(connection)
 
     async def _single(self, sql: str, parameters: Sequence[object]) -> tuple[list[Any], int]:
-        async def alone() -> tuple[list[Any], int]:
-            connection = await self._source.take()
+        if self._source.is_direct:
             try:
-                return await parsed_anew(connection, sql, parameters)
-            finally:
-                await self._source.give(connection)
+                return await self._alone(sql, parameters)
+            except asyncpg.PostgresError as error:
+                if fault_of(error) is not Fault.CONFLICT:
+                    raise
 
+        # Not as strictly as the session may want it by default: then a conflict could come again for ever.
         async def inside(tx: Tx) -> tuple[list[Any], int]:
             return await parsed_anew(cast("OpenAsyncpgTransaction", tx).connection, sql, parameters)
 
-        return await (retrying(alone, fault_of) if self._source.is_direct else self.transact(inside))
+        return await self.transact(inside)
+
+    async def _alone(self, sql: str, parameters: Sequence[object]) -> tuple[list[Any], int]:
+        connection = await self._source.take()
+        try:
+            return await parsed_anew(connection, sql, parameters)
+        finally:
+            await self._source.give(connection)
 
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
         return await retrying(lambda: self._transact(work), fault_of)

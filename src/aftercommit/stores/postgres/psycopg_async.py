@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -53,11 +53,18 @@ class AsyncPsycopgExecutor:
         return (await self._single(sql, parameters)).rowcount
 
     async def _single(self, sql: str, parameters: Sequence[object]) -> Cursor:
-        async def attempt() -> Cursor:
+        try:
             async with self._lent() as connection:
                 return await run(connection, sql, parameters)
+        except psycopg.OperationalError as error:
+            if fault_of(error) is not Fault.CONFLICT:
+                raise
 
-        return await retrying(attempt, fault_of)
+        # Again, and not as strictly as the session may want it by default: that could go on for ever.
+        async def again(tx: Tx) -> Cursor:
+            return await run(cast("AsyncOpenPsycopgTransaction", tx).connection, sql, parameters)
+
+        return await self.transact(again)
 
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
         return await retrying(lambda: self._transact(work), fault_of)

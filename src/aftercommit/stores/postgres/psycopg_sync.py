@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -53,11 +53,18 @@ class PsycopgExecutor:
         return (await self._single(sql, parameters)).rowcount
 
     async def _single(self, sql: str, parameters: Sequence[object]) -> psycopg.Cursor[Any]:
-        async def attempt() -> psycopg.Cursor[Any]:
+        try:
             with self._lent() as connection:
                 return run(connection, sql, parameters)
+        except psycopg.OperationalError as error:
+            if fault_of(error) is not Fault.CONFLICT:
+                raise
 
-        return await retrying(attempt, fault_of)
+        # Again, and not as strictly as the session may want it by default: that could go on for ever.
+        async def again(tx: Tx) -> psycopg.Cursor[Any]:
+            return run(cast("OpenPsycopgTransaction", tx).connection, sql, parameters)
+
+        return await self.transact(again)
 
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
         return await retrying(lambda: self._transact(work), fault_of)

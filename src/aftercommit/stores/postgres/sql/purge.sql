@@ -2,7 +2,7 @@
 WITH old AS MATERIALIZED (
   SELECT ctid AS row
   FROM {table}
-  WHERE status NOT IN (0, 2) AND status = :status::smallint
+  WHERE status = :status::smallint
     AND coalesce(done_at, created_at) < {now} - :older_than::bigint * interval '1 microsecond'
   ORDER BY coalesce(done_at, created_at)
   LIMIT :limit::bigint

@@ -9,14 +9,14 @@ WITH pending AS MATERIALIZED (
 ), done AS MATERIALIZED (
   SELECT ctid AS row, created_at
   FROM {table}
-  WHERE status NOT IN (0, 2) AND status = 1
+  WHERE status = 1
   ORDER BY coalesce(done_at, created_at)
   LIMIT :limit::bigint
   FOR UPDATE SKIP LOCKED
 ), dead AS MATERIALIZED (
   SELECT ctid AS row, created_at
   FROM {table}
-  WHERE status NOT IN (0, 2) AND status = 3
+  WHERE status = 3
   ORDER BY coalesce(done_at, created_at)
   LIMIT :limit::bigint
   FOR UPDATE SKIP LOCKED

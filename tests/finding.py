@@ -1,0 +1,89 @@
+"""The servers of a run: one that answers, else a private one from what is installed, else none.
+
+Found once per run and told to all workers by environment variables.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from tests.servers import NoServer, PrivateMariadb, PrivatePostgres, PrivateServer, mysql_answers, postgres_answers
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of server: how people call it, who tells its address, and how to find or make one."""
+
+    name: str
+    variable: str
+    default: str | None = None
+    answers: Callable[[str], bool] = lambda url: True
+    private: Callable[[], PrivateServer] | None = None
+
+
+KINDS = {
+    "postgres": Kind(
+        "PostgreSQL",
+        "AFTERCOMMIT_TEST_POSTGRES_URL",
+        "postgresql://postgres@127.0.0.1:5432/test",
+        postgres_answers,
+        PrivatePostgres,
+    ),
+    "mysql": Kind(
+        "MySQL or MariaDB",
+        "AFTERCOMMIT_TEST_MYSQL_URL",
+        "mysql://root@127.0.0.1:3306/test",
+        mysql_answers,
+        PrivateMariadb,
+    ),
+    "sqlserver": Kind("SQL Server", "AFTERCOMMIT_TEST_SQLSERVER_URL"),
+}
+
+#: Private servers that this process has started for the run.
+_started: list[PrivateServer] = []
+
+
+def find(name: str) -> str:
+    """The address of a server, found or started for the first who asks. NoServer tells why there is none."""
+    kind = KINDS[name]
+    missing = f"{kind.variable}_MISSING"
+    if reason := os.environ.get(missing):
+        raise NoServer(reason)
+    try:
+        url = _find(kind)
+    except NoServer as error:
+        os.environ[missing] = str(error)
+        raise
+    os.environ[kind.variable] = url
+    return url
+
+
+def _find(kind: Kind) -> str:
+    given = os.environ.get(kind.variable)
+    if given:
+        if not kind.answers(given):
+            raise NoServer(f"nobody answers at {kind.variable}")
+        return given
+    if kind.default is None or kind.private is None:
+        raise NoServer(f"{kind.variable} is not set")
+    if kind.answers(kind.default):
+        return kind.default
+    server = kind.private()
+    server.__enter__()
+    _started.append(server)
+    return server.url
+
+
+def find_all() -> None:
+    """Before workers are started, so that they all hear of the same servers."""
+    for name in KINDS:
+        with suppress(NoServer):
+            find(name)
+
+
+def stop_all() -> None:
+    while _started:
+        _started.pop().__exit__()

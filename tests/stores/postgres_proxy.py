@@ -1,0 +1,78 @@
+"""A wire to PostgreSQL that can be cut in the middle of a COMMIT."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+#: The message of the simple protocol that commits.
+COMMIT = b"COMMIT\x00"
+
+
+class Proxy:
+    """Passes everything on. `cut = "before"` ends the next session that says COMMIT, unheard; `"after"` when the
+    server has answered, and nobody hears the answer."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._server = (parts.hostname or "127.0.0.1", parts.port or 5432)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        login = f"{parts.username}:{parts.password}@" if parts.password else f"{parts.username}@"
+        self.url = parts._replace(netloc=f"{login}127.0.0.1:{self._listener.getsockname()[1]}").geturl()
+        self.cut: str | None = None
+        self.cuts = 0
+        self._threads = [self._start(self._accept)]
+
+    def __enter__(self) -> Proxy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
+            thread.join(5)
+
+    def _start(self, work: Any, *arguments: Any) -> threading.Thread:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        thread.start()
+        return thread
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(self._server)
+                self._threads.append(self._start(self._listen, client, server))
+
+    def _listen(self, client: socket.socket, server: socket.socket) -> None:
+        """One session: what the client says is looked at, what the server says is passed on."""
+        is_cut = threading.Event()
+        answers = self._start(self._answer, server, client, is_cut)
+        with suppress(OSError):
+            while said := client.recv(65536):
+                if self.cut is not None and COMMIT in said:
+                    is_cut.set()
+                    how, self.cut = self.cut, None
+                    self.cuts += 1
+                    if how == "after":
+                        server.sendall(said)
+                        answers.join(5)
+                    break
+                server.sendall(said)
+        for end in (client, server):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+        answers.join(5)
+
+    def _answer(self, server: socket.socket, client: socket.socket, is_cut: threading.Event) -> None:
+        with suppress(OSError):
+            while said := server.recv(65536):
+                if is_cut.is_set():
+                    return
+                client.sendall(said)
+        with suppress(OSError):
+            client.shutdown(socket.SHUT_RDWR)
