@@ -97,6 +97,8 @@ class Contest:
         self._rows = rows
         self._is_cleared = is_cleared
         self._transactions: dict[str, list[float]] = defaultdict(list)
+        #: By the server, in the last round.
+        self._committed: int | None = None
 
     # ------------------------------------------------------------ rivals
 
@@ -112,22 +114,24 @@ class Contest:
         return partial(self._round, partial(self._by_outbox, options, True))
 
     def counted(self, rivals: dict[str, Rival[Sample]]) -> dict[str, Rival[Sample]]:
-        """The same, and how many transactions the server committed per event."""
+        """The same, and how many transactions the server committed per event; lookers would count as well."""
 
         def counting(name: str, rival: Rival[Sample], folder: Path) -> Sample:
-            before = self._place.transactions
             sample = rival(folder)
-            if before is not None and (after := self._place.transactions) is not None:
-                self._transactions[name].append((after - before) / sample.units)
+            if self._committed is not None:
+                self._transactions[name].append(self._committed / sample.units)
             return sample
 
-        return {name: partial(counting, name, rival) for name, rival in rivals.items()}
+        return {
+            name: rival if name.startswith("started") else partial(counting, name, rival)
+            for name, rival in rivals.items()
+        }
 
     def line(
         self, measure: str, name: str, ours: list[Sample], theirs: list[Sample], rival: str, goal: Goal | None
     ) -> Line:
         line = compared(measure, f"{self._driver.name}, {name}", ours, theirs, rival=rival, unit="rows/s", goal=goal)
-        if not self._transactions:
+        if name not in self._transactions:
             return line
         per_event = {who: median(self._transactions[who]) for who in (name, "hand")}
         counts = {"ours": per_event[name], "theirs": per_event["hand"]}
@@ -137,7 +141,10 @@ class Contest:
 
     def _round(self, work: Any, _: Path) -> Sample:
         self._place.fill(self._rows, is_cleared=self._is_cleared)
+        before = self._place.transactions
         watch = asyncio.run(work()) if self._driver.is_async else work()
+        after = self._place.transactions
+        self._committed = None if before is None or after is None else after - before
         assert not self._place.is_pending()
         assert self._place.count("status = 3") == 0
         return watch.sample(self._rows)

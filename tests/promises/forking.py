@@ -11,15 +11,17 @@ import json
 import multiprocessing
 import os
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from aftercommit import AsyncOutbox, EventEnvelope, Outbox, ids
 from tests.promises.forks import CALM, CHILD_PATIENCE, Child, Program
 from tests.promises.listener import EVENT, Listener
+from tests.promises.places import world_of
+from tests.promises.sessions import sessions
 
 
 def started_before_the_fork(program: Program) -> dict[str, Any]:
@@ -28,9 +30,9 @@ def started_before_the_fork(program: Program) -> dict[str, Any]:
     with outbox:
         program.until_effects(program.write(outbox, 5))
         program.at_rest(outbox)
-        parent = facts(outbox)
+        parent = facts(program, outbox)
         child = Child(lambda: uses_it(program, outbox)).said()
-        after = facts(outbox)
+        after = facts(program, outbox)
         program.until_effects(program.write(outbox, 5))
     return {"parent": parent, "child": child, "after": after}
 
@@ -38,17 +40,17 @@ def started_before_the_fork(program: Program) -> dict[str, Any]:
 def uses_it(program: Program, outbox: Outbox) -> dict[str, Any]:
     program.until_effects(program.write(outbox, 5))
     program.at_rest(outbox)
-    found = facts(outbox)
+    found = facts(program, outbox)
     outbox.close()
     return found
 
 
-def facts(outbox: Outbox) -> dict[str, Any]:
+def facts(program: Program, outbox: Outbox) -> dict[str, Any]:
     """What a process has for itself."""
     return {
         "pid": os.getpid(),
         "owner": outbox._engine.owner,
-        "connections": [id(each.raw) for each in outbox._store.executor._idle],
+        "connections": program.connections(outbox),
         "threads": sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("aftercommit")),
     }
 
@@ -172,8 +174,8 @@ def busy_at_the_fork(program: Program) -> dict[str, Any]:
         thread = threading.Thread(target=busy)
         thread.start()
         program.until(lambda: len(program.journal.ids("effect")) > 50)  # every thread has opened its connection
-        children = 0
-        while children < 30 and failed is None:
+        children, enough = 0, 30 if program.world.database == "sqlite" else 10
+        while children < enough and failed is None:
             children += 1
             said = Child(lambda: program.write(outbox)).said(6.0)
             failed = None if "returned" in said else said
@@ -231,8 +233,7 @@ def inherited_statement(program: Program) -> dict[str, Any]:
 
 
 def is_in_table(program: Program, event: EventEnvelope) -> bool:
-    with contextlib.closing(sqlite3.connect(program.folder / "outbox.db")) as looking:
-        return bool(looking.execute("SELECT 1 FROM outbox_event WHERE event_id = ?", (event.event_id,)).fetchall())
+    return bool(program.world.rows("SELECT 1 FROM outbox_event WHERE event_id = ?", event.event_id))
 
 
 def own_transaction_of_the_child(program: Program) -> dict[str, Any]:
@@ -343,9 +344,27 @@ def forked_by_multiprocessing(program: Program) -> dict[str, Any]:
         said = [queue.get() for _ in children]
         for child in children:
             child.join(CHILD_PATIENCE)
-        after = facts(outbox)
+        after = facts(program, outbox)
         program.until_effects(program.write(outbox, 5))
     return {"children": said, "ended": [child.exitcode for child in children], "after": after}
+
+
+def sessions_after_the_end_of_a_child(program: Program) -> dict[str, Any]:
+    """A child that never uses the outbox ends as programs do, with clean-up, and the next one without. Which sessions
+    the parent had, and has."""
+    outbox = program.outbox()
+    with outbox:
+        program.until_effects(program.write(outbox, 5))
+        program.at_rest(outbox)
+        before, ends = sessions(program.world), []
+        for end in (sys.exit, os._exit):
+            pid = os.fork()
+            if not pid:
+                end(0)
+            ends.append(os.waitpid(pid, 0)[1])
+        program.until_effects(program.write(outbox, 5))
+        after = sessions(program.world)
+    return {"ends": ends, "before": sorted(before), "after": sorted(after)}
 
 
 def private_database(program: Program) -> dict[str, Any]:
@@ -364,5 +383,5 @@ def private_database(program: Program) -> dict[str, Any]:
 
 
 def main(spec: dict[str, Any]) -> None:
-    program = Program(Path(spec["folder"]))
+    program = Program(world_of(spec))
     print(json.dumps({"answer": globals()[spec["program"]](program)}), flush=True)

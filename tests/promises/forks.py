@@ -10,13 +10,13 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from aftercommit import EventEnvelope, Outbox
 from aftercommit.stores.sqlite import connection, target
 from tests.promises.journal import Journal
 from tests.promises.listener import EVENT, Listener
+from tests.support import World
 
 #: A child that says nothing for this long hangs.
 CHILD_PATIENCE = 15.0
@@ -24,18 +24,21 @@ CHILD_PATIENCE = 15.0
 #: Nothing expires, and the poller looks only when it is woken: a parent at rest stays at rest.
 CALM = {"lock_timeout": "60s", "poll_interval": "1h"}
 
+#: The number of the session that asks.
+SESSION = {"postgres": "SELECT pg_backend_pid()", "mariadb": "SELECT connection_id()"}
+
 
 class Program:
     """What every scenario uses: a database, a journal, and a way to run something in a child."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.url = f"sqlite:///{folder / 'outbox.db'}"
-        self.journal = Journal(folder / "journal")
-        self.gate = folder / "gate"
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.folder = world.folder
+        self.journal = Journal(self.folder / "journal")
+        self.gate = self.folder / "gate"
 
     def outbox(self, kind: Any = Outbox, **options: Any) -> Any:
-        outbox = kind(self.url, **{**CALM, **options})
+        outbox = kind(self.world.url, **{**CALM, "create_schema": True, **options})
         outbox.register(EVENT, Listener(self.journal, self.gate).sync)
         return outbox
 
@@ -55,6 +58,13 @@ class Program:
     def hurry(self, busy_timeout: float) -> None:
         """A process that is locked out says so soon. Only where that is the question: SQLite's waiting is not fair."""
         connection.BUSY_TIMEOUT = target.BUSY_TIMEOUT = busy_timeout
+
+    def connections(self, outbox: Outbox) -> list[int]:
+        """What this process has opened: connections in its memory, or the server's numbers of their sessions."""
+        if self.world.database == "sqlite":
+            return [id(each.raw) for each in outbox._store.executor._idle]
+        with outbox.transaction() as tx:
+            return [row[0] for row in tx.execute(SESSION[self.world.database])]
 
     def until(self, look: Callable[[], Any]) -> None:
         watch = threading.Event()

@@ -58,7 +58,7 @@ def test_promise_02_nothing_lost_when_all_sessions_are_killed_again_and_again(fl
 
 @on_servers
 def test_promise_02_nothing_lost_when_a_commit_is_cut_in_two(fleet: Fleet, runtime: str) -> None:
-    """F05: before the server hears of it nothing is done, when only the answer is lost all is. The caller cannot tell."""
+    """F05: before the server hears of it nothing is done, when only the answer is lost all is. Nobody can tell."""
     assert fleet.url is not None
     proxy = Proxy(fleet.url, every=7)
     fleet.url = proxy.url

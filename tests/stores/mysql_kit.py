@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +15,7 @@ from pymysql.cursors import DictCursor
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.mysql.target import mysql_from_url
+from tests.stores.kit import run_in
 
 DRIVERS = {"pymysql": Colour.BLOCKING, "asyncmy": Colour.ASYNC}
 
@@ -160,3 +161,39 @@ def micros(value: datetime | None) -> Any:
 
 def instant(value: int | None) -> datetime | None:
     return None if value is None else EPOCH + timedelta(microseconds=value)
+
+
+Scenario = Callable[[Any], Coroutine[Any, Any, Any]]
+
+
+def played(table: Table, colour: Colour, scenario: Scenario) -> Any:
+    """Run a scenario with an open store, close it, and see that nothing of it is left on the server."""
+    store = store_at(table.url, colour)
+
+    async def whole() -> Any:
+        await store.open()
+        try:
+            return await scenario(store)
+        finally:
+            await store.close()
+
+    found = run_in(colour, whole())
+    gone(table)
+    return found
+
+
+def gone(table: Table) -> None:
+    """No session but this one; a server sees a closed connection a moment later."""
+    for _ in range(2000):
+        if not table.sessions():
+            return
+    raise AssertionError("a connection was left open")
+
+
+async def opened(store: Any) -> Any:
+    """A transaction as users get it."""
+    return await store.executor.begin()
+
+
+async def session_of(tx: Any) -> int:
+    return (await tx.fetch("SELECT CONNECTION_ID()"))[0][0]

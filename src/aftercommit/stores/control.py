@@ -8,7 +8,7 @@ from typing import Final
 
 from aftercommit.errors import UnsupportedTransaction
 
-_TRANSACTION_WORDS: Final = frozenset({"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"})
+_TRANSACTION_WORDS: Final = frozenset({"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVE", "SAVEPOINT", "RELEASE"})
 
 #: The first word of a statement, behind blanks, comments, semicolons and a byte order mark.
 _FIRST_WORD: Final = re.compile(r"(?:[\s;\ufeff]|--[^\n]*(?:\n|$)|/\*.*?(?:\*/|$))*+(?P<word>[A-Za-z]*)", re.DOTALL)

@@ -45,7 +45,10 @@ def _sqlserver() -> Any:
 
 
 def _later(module: Callable[[], Any], function: str) -> OpenStore:
-    return lambda *target, **options: getattr(module(), function)(*target, **options)
+    def opener(target: Any, colour: Colour, **options: Any) -> Any:
+        return getattr(module(), function)(target, colour, **options)
+
+    return opener
 
 
 _by_scheme: Final[dict[str, OpenStore]] = {
@@ -66,6 +69,7 @@ _by_package: Final[Mapping[str, OpenStore]] = {
     "asyncpg": _later(_postgres, "postgres_from_pool"),
     "pymysql": _later(_mysql, "mysql_from_connection"),
     "asyncmy": _later(_mysql, "mysql_from_connection"),
+    "pyodbc": _later(_sqlserver, "sqlserver_from_connection"),
 }
 
 _by_dialect: Final[Mapping[str, OpenStore]] = {

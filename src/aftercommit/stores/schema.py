@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Final
 from uuid import uuid4
 
@@ -41,29 +42,41 @@ class Schema:
 
     async def create(self) -> None:
         """Bring the tables to this release's version, one process at a time."""
-        current = int((await self._executor.transact(self._settings, writes=False)).get("version", 0))
-        if current < self.version:
+        while await self._executor.transact(self._version, writes=False) < self.version:
             await self._executor.transact(self._migrate)
         await self._check()
         self.is_ready = True
 
+    async def _version(self, tx: Tx) -> int:
+        return int((await self._settings(tx)).get("version", 0))
+
     async def _migrate(self, tx: Tx) -> None:
-        """The lock is held by this transaction. What runs online does so beside it, on another connection."""
+        """One stretch of migrations. The lock is held by this transaction; what runs online does so beside it, and
+        would wait for ever for a change of the table that this one has made."""
         await self._optional(tx, "schema_lock")
         try:
-            current = int((await self._settings(tx)).get("version", 0))
-            for migration in self._migrations:
-                if migration.number > current:
-                    await self._apply(tx, migration, is_new=current == 0)
+            current = await self._version(tx)
+            stretch = self._stretch(current)
+            for migration in stretch:
+                await self._apply(tx, migration, is_new=current == 0)
             if current == 0:
                 await self._set(tx, "store_id", str(uuid4()))
                 await self._set(tx, "partitions", str(PARTITION_COUNT))
                 await self._set(tx, "hash", HASH_NAME)
-            if current < self.version:
+            if stretch:
                 await self._set(tx, "oldest_code", str(OLDEST_CODE))
-                await self._set(tx, "version", str(self.version))
+                await self._set(tx, "version", str(stretch[-1].number))
         finally:
             await self._optional(tx, "schema_unlock")
+
+    def _stretch(self, current: int) -> list[Migration]:
+        """What goes into one transaction: all of a new table, else up to the next online migration, or that alone."""
+        pending = [migration for migration in self._migrations if migration.number > current]
+        if current == 0 or not pending:
+            return pending
+        if pending[0].is_online:
+            return pending[:1]
+        return list(takewhile(lambda migration: not migration.is_online, pending))
 
     async def _apply(self, tx: Tx, migration: Migration, *, is_new: bool) -> None:
         # Without a lock of its own the transaction is the lock, and nothing can run beside it (SQLite).

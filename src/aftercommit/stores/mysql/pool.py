@@ -71,12 +71,12 @@ class Pool:
         return link
 
     def _pop(self) -> Link | None:
-        while self._idle:
-            link = self._idle.pop()
-            if link.is_here:
+        while True:
+            with self._lock:
+                link = self._idle.pop() if self._idle else None
+            if link is None or link.is_here:
                 return link
             link.drop()  # of an event loop that has ended
-        return None
 
     async def give(self, link: Link) -> None:
         """Take it back, if it is as it was lent: open, out of every transaction, in autocommit mode."""
@@ -98,10 +98,12 @@ class Pool:
             late, self._lent = self._lent, {}
         for leave in late.values():
             leave()
-        for link in idle:
-            if link.is_here:
-                await link.close()
-            else:
+        try:
+            for link in idle:
+                if link.is_here:
+                    await link.close()
+        finally:  # of another event loop, or not come to
+            for link in idle:
                 link.drop()
 
     def abandon(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, Final
 
 from aftercommit.errors import MissingDriver, UnknownStore
@@ -54,9 +53,18 @@ def mysql_from_engine(engine: Any, _: Colour, **options: Any) -> MysqlStore:
             f"the engine speaks to MySQL through {driver}",
             fix='create_engine("mysql+pymysql://…"), or create_async_engine("mysql+asyncmy://…")',
         )
-    module = import_module(f"aftercommit.stores.mysql.{driver}_driver")
     where = f"MySQL at {engine.url.host or 'the local socket'}/{engine.url.database or ''}"
-    return MysqlStore(module.over_engine(engine), DIALECT, where=where, **options)
+    return MysqlStore(_over_engine(engine), DIALECT, where=where, **options)
+
+
+def _over_engine(engine: Any) -> Executor:
+    if engine.dialect.is_async:
+        from aftercommit.stores.mysql import asyncmy_driver
+
+        return asyncmy_driver.over_engine(engine)
+    from aftercommit.stores.mysql import pymysql_driver
+
+    return pymysql_driver.over_engine(engine)
 
 
 def _at(address: Address, colour: Colour, options: dict[str, Any]) -> MysqlStore:

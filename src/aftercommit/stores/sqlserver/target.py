@@ -67,6 +67,19 @@ def _pyodbc() -> Any:
     return pyodbc
 
 
+def sqlserver_from_connection(
+    connection: Any, colour: Colour, *, connect: Callable[[], Any] | None = None, **options: Any
+) -> SqlServerStore:
+    """Connections that the caller's function opens; this one was opened by it to be looked at."""
+    if connect is None:
+        raise UnknownStore(
+            "the target is an open pyodbc connection, and the outbox needs several",
+            fix="pass a function that opens one: lambda: pyodbc.connect(…)",
+        )
+    connection.close()
+    return sqlserver_from_factory(connect, colour, **options)
+
+
 def _opener(address: Address, driver: Any) -> Callable[[], Any]:
     def connect() -> Any:
         try:

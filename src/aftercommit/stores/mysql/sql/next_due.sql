@@ -6,4 +6,4 @@ FROM (
   UNION ALL
   (SELECT available_at AS due FROM {table} FORCE INDEX ({index:pending})
    WHERE status = 2 AND available_at > {now} ORDER BY available_at LIMIT 1)
-) AS following
+) AS soonest
