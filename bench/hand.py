@@ -70,6 +70,16 @@ def payload(number: int) -> dict[str, Any]:
     }
 
 
+def text(number: int) -> str:
+    """The same as it is stored."""
+    return encode(payload(number)).decode()
+
+
+def flat(contents: list[Any], first: int) -> list[str]:
+    """Id and text of each, one after the other: the values of one insert of many rows."""
+    return [value for number, each in enumerate(contents, first) for value in (f"{number:026d}", encode(each).decode())]
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """The settings that the outbox has: WAL, every commit on disk before it returns."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)

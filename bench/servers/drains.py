@@ -114,7 +114,10 @@ class Contest:
         return partial(self._round, partial(self._by_outbox, options, True))
 
     def counted(self, rivals: dict[str, Rival[Sample]]) -> dict[str, Rival[Sample]]:
-        """The same, and how many transactions the server committed per event; lookers would count as well."""
+        """The same, and how many transactions the server committed per event.
+
+        Its housekeeping counts as well, which is little beside many events; a started outbox is looked at, so it is not
+        counted."""
 
         def counting(name: str, rival: Rival[Sample], folder: Path) -> Sample:
             sample = rival(folder)

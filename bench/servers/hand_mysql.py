@@ -10,7 +10,7 @@ import asyncmy
 import pymysql
 
 from bench import hand
-from bench.servers.places import content, login
+from bench.servers.places import login
 
 BUSINESS: Final = "INSERT INTO orders (id, customer, total) VALUES (%s, %s, %s)"
 
@@ -53,12 +53,6 @@ def _events(count: int) -> str:
     return f"INSERT INTO outbox_event ({_EVENT_COLUMNS}) VALUES {', '.join([_ONE_EVENT] * count)}"
 
 
-def _values(contents: list[Any], first: int) -> list[str]:
-    """Id and payload of each, as one flat list."""
-    encode = hand.encode
-    return [value for number, each in enumerate(contents, first) for value in (f"{number:026d}", encode(each).decode())]
-
-
 def _positions(rows: Any) -> str:
     return ",".join([str(row[0]) for row in rows])
 
@@ -81,10 +75,10 @@ class PymysqlHand:
         self.connection.commit()
 
     def event(self, number: int) -> object:
-        return self._cursor.execute(_EVENT, (f"{number:026d}", content(number)))
+        return self._cursor.execute(_EVENT, (f"{number:026d}", hand.text(number)))
 
     def write_all(self, contents: list[Any], first: int) -> None:
-        self._cursor.execute(_events(len(contents)), _values(contents, first))
+        self._cursor.execute(_events(len(contents)), hand.flat(contents, first))
         self.connection.commit()
 
     def drain(self, batch_size: int, function: Callable[[Any], object]) -> int:
@@ -127,10 +121,10 @@ class AsyncmyHand:
         await self.connection.commit()
 
     def event(self, number: int) -> Awaitable[object]:
-        return self._cursor.execute(_EVENT, (f"{number:026d}", content(number)))
+        return self._cursor.execute(_EVENT, (f"{number:026d}", hand.text(number)))
 
     async def write_all(self, contents: list[Any], first: int) -> None:
-        await self._cursor.execute(_events(len(contents)), _values(contents, first))
+        await self._cursor.execute(_events(len(contents)), hand.flat(contents, first))
         await self.connection.commit()
 
     async def drain(self, batch_size: int, function: Callable[[Any], Any]) -> int:

@@ -14,7 +14,6 @@ import asyncpg
 import psycopg
 
 from bench import hand
-from bench.servers.places import content
 
 BUSINESS: Final = "INSERT INTO orders (id, customer, total) VALUES (%s, %s, %s)"
 
@@ -69,12 +68,6 @@ def _events(count: int) -> str:
     return f"INSERT INTO outbox_event ({_EVENT_COLUMNS}) VALUES {', '.join([_ONE_EVENT] * count)}"
 
 
-def _values(contents: list[Any], first: int) -> list[str]:
-    """Id and payload of each, as one flat list."""
-    encode = hand.encode
-    return [value for number, each in enumerate(contents, first) for value in (f"{number:026d}", encode(each).decode())]
-
-
 class PsycopgHand:
     """psycopg as it comes: it begins by itself, and prepares what is used often."""
 
@@ -95,10 +88,10 @@ class PsycopgHand:
         self.connection.commit()
 
     def event(self, number: int) -> object:
-        return self._cursor.execute(_EVENT, (f"{number:026d}", content(number)))
+        return self._cursor.execute(_EVENT, (f"{number:026d}", hand.text(number)))
 
     def write_all(self, contents: list[Any], first: int) -> None:
-        self._cursor.execute(_events(len(contents)), _values(contents, first))
+        self._cursor.execute(_events(len(contents)), hand.flat(contents, first))
         self.connection.commit()
 
     def drain(self, batch_size: int, function: Callable[[Any], object], *, deletes: bool = False) -> int:
@@ -133,10 +126,10 @@ class AsyncPsycopgHand:
         await self.connection.commit()
 
     def event(self, number: int) -> Awaitable[object]:
-        return self._cursor.execute(_EVENT, (f"{number:026d}", content(number)))
+        return self._cursor.execute(_EVENT, (f"{number:026d}", hand.text(number)))
 
     async def write_all(self, contents: list[Any], first: int) -> None:
-        await self._cursor.execute(_events(len(contents)), _values(contents, first))
+        await self._cursor.execute(_events(len(contents)), hand.flat(contents, first))
         await self.connection.commit()
 
     async def drain(self, batch_size: int, function: Callable[[Any], Any], *, deletes: bool = False) -> int:
@@ -175,11 +168,11 @@ class AsyncpgHand:
             await self.event(number)
 
     def event(self, number: int) -> Awaitable[object]:
-        return self.connection.execute(self._EVENT, f"{number:026d}", content(number))
+        return self.connection.execute(self._EVENT, f"{number:026d}", hand.text(number))
 
     async def write_all(self, contents: list[Any], first: int) -> None:
         async with self.connection.transaction():
-            await self.connection.execute(numbered(_events(len(contents))), *_values(contents, first))
+            await self.connection.execute(numbered(_events(len(contents))), *hand.flat(contents, first))
 
     async def drain(self, batch_size: int, function: Callable[[Any], Any], *, deletes: bool = False) -> int:
         fetch, execute, total = self.connection.fetch, self.connection.execute, 0

@@ -12,11 +12,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from bench import hand
 from bench.results import Goal, Line, compared
 from bench.rounds import Rival, Sample, Stopwatch, in_turn
 from bench.servers import drivers
 from bench.servers.drains import Contest
-from bench.servers.places import Absent, Postgres, content
+from bench.servers.places import Absent, Postgres
 from bench.sizes import Sizes
 
 _BATCH: Final = 500
@@ -81,7 +82,7 @@ class Txoutbox(Peer):
         self.place.run("TRUNCATE TABLE outbox")
         self.place.run(
             "INSERT INTO outbox (topic, payload) SELECT 'OrderPlaced', %s::bytea FROM generate_series(1, %s)",
-            (content(0).encode(), rows),
+            (hand.text(0).encode(), rows),
         )
         self.place.run("VACUUM (ANALYZE) outbox")
 
@@ -121,7 +122,7 @@ class Pgqueuer(Peer):
         connection = await asyncpg.connect(self.place.url)
         queries = Queries(AsyncpgDriver(connection))
         for numbers in _chunks(rows):
-            payloads: list[bytes | None] = [content(number).encode() for number in numbers]
+            payloads: list[bytes | None] = [hand.text(number).encode() for number in numbers]
             await queries.enqueue(["placed"] * len(payloads), payloads, [0] * len(payloads))
         await connection.close()
         self.place.run("VACUUM (ANALYZE) pgqueuer")
@@ -170,7 +171,9 @@ class Procrastinate(Peer):
         self.place.run("TRUNCATE TABLE procrastinate_jobs CASCADE")
         async with self._app().open_async() as app:
             for numbers in _chunks(rows):
-                await app.configure_task("placed").batch_defer_async(*[{"text": content(number)} for number in numbers])
+                await app.configure_task("placed").batch_defer_async(
+                    *[{"text": hand.text(number)} for number in numbers]
+                )
         self.place.run("VACUUM (ANALYZE) procrastinate_jobs")
 
     async def drain(self, rows: int) -> Stopwatch:
@@ -207,7 +210,7 @@ class FaststreamOutbox(Peer):
         engine, _, broker = self._parts()
         for numbers in _chunks(rows):
             async with engine.begin() as connection:
-                bodies = [{"text": content(number)} for number in numbers]
+                bodies = [{"text": hand.text(number)} for number in numbers]
                 await broker.publish_batch(*bodies, queue="placed", session=connection)
         await engine.dispose()
         self.place.run("VACUUM (ANALYZE) faststream")

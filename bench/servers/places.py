@@ -33,7 +33,7 @@ class Place(ABC):
     kind: ClassVar[str]
     variable: ClassVar[str]
     default: ClassVar[str]
-    #: The database's clock, and a second of it.
+    #: The database's clock.
     now: ClassVar[str]
 
     def __init__(self, url: str) -> None:
@@ -131,7 +131,7 @@ class Place(ABC):
         for start in range(0, rows, _CHUNK):
             numbers = range(start, min(start + _CHUNK, rows))
             one = "(%s, 'OrderPlaced', '__GLOBAL__', 0, %s, 'application/json')"
-            values = [value for number in numbers for value in (f"{number:026d}", content(number))]
+            values = [value for number in numbers for value in (f"{number:026d}", hand.text(number))]
             self.run(f"INSERT INTO backlog ({_COLUMNS}) VALUES {', '.join([one] * len(numbers))}", values)
         self._backlog = rows
 
@@ -141,10 +141,6 @@ class Place(ABC):
     def is_pending(self) -> bool:
         """One step into the index of pending rows."""
         return bool(self.run("SELECT EXISTS (SELECT 1 FROM outbox_event WHERE status IN (0, 2))")[0][0])
-
-
-def content(number: int) -> str:
-    return hand.encode(hand.payload(number)).decode()
 
 
 class Postgres(Place):
@@ -190,7 +186,7 @@ class Postgres(Place):
             f"INSERT INTO outbox_event ({_COLUMNS}, status, done_at, occurred_at, created_at, available_at) "
             "SELECT 'd' || lpad(number::text, 25, '0'), 'OrderPlaced', '__GLOBAL__', 0, %s, 'application/json', 1, "
             "now(), now(), now(), now() FROM generate_series(1, %s) AS number",
-            (content(0), rows),
+            (hand.text(0), rows),
         )
 
     @property

@@ -151,7 +151,7 @@ class OpenTransaction(Tx, Protocol):
     async def rollback_to(self, name: str) -> None: ...
 
     async def end(self) -> None:
-        """Roll back, and give the connection back."""
+        """Roll back, and give the connection back, unless it has been."""
 
 
 class Fault(Enum):

@@ -54,7 +54,8 @@ class Fault:
             self._passes -= 1
             if self._passes == 0:
                 self._journal.say("crash", self._point)
-                os.kill(os.getpid(), self._number)
+                # To this very thread: it would go on for a moment if another one had to take the signal first.
+                signal.pthread_kill(threading.get_ident(), self._number)
 
     def install(self, store: SqlStore) -> None:
         POINTS[self._point](self, store)
@@ -137,14 +138,14 @@ def install(store: SqlStore, journal: Journal) -> None:
     for variable, number in ((VARIABLE, signal.SIGKILL), (STOP, signal.SIGSTOP)):
         if where := os.environ.get(variable):
             Fault(journal, where, number).install(store)
-    _limit_standstill()
+    limit_standstill()
 
 
-def _limit_standstill() -> None:
+def limit_standstill(change: Call = setattr) -> None:
     """Leases are short in these tests, and so is the time after which a server ends a session that stands still."""
     for module in (psycopg_sync, psycopg_async, asyncpg_driver):
-        module.BEGIN = module.BEGIN.replace("10s", "1s")
-    mysql_server.STANDSTILL = 1
+        change(module, "BEGIN", module.BEGIN.replace("10s", "1s"))
+    change(mysql_server, "STANDSTILL", 1)
 
 
 def _slow_down(store: SqlStore, seconds: float) -> None:

@@ -23,12 +23,12 @@ class Deliberate(Exception):
 
 
 async def work(world: World, journal: Journal, options: dict[str, Any]) -> None:
-    """Write, roll back every fourth time, and deliver, for ever."""
+    """Write, roll back every fourth time, and deliver, as long as there is somebody to end it."""
     outbox = world.outbox(**options)
     outbox.register(EVENT, Listener(journal).sync)
     async with outbox:
-        number = 0
-        while True:
+        number, parent = 0, os.getppid()
+        while os.getppid() == parent:
             number += 1
             await write(outbox, journal, number, fails=number % 4 == 0)
 
@@ -52,7 +52,7 @@ def child(spec: dict[str, Any]) -> None:
 
 
 def until_it_writes(journal: Journal, pid: int, count: int, watch: threading.Event) -> None:
-    while sum(line.pid == pid for line in journal.lines("begin")) < count:
+    while journal.count("begin", pid) < count:
         watch.wait(0.002)
 
 
@@ -65,10 +65,12 @@ def main(spec: dict[str, Any]) -> None:
         if pid == 0:
             child(spec)
             os._exit(1)  # it never ends by itself
-        if number % 2:
-            until_it_writes(journal, pid, chance.randint(1, 12), watch)
-        watch.wait(chance.uniform(0.0, 0.05))
-        os.kill(pid, signal.SIGKILL)
+        try:
+            if number % 2:
+                until_it_writes(journal, pid, chance.randint(1, 12), watch)
+            watch.wait(chance.uniform(0.0, 0.05))
+        finally:
+            os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         killed += os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     print(json.dumps({"answer": killed}), flush=True)

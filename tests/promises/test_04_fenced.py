@@ -99,7 +99,7 @@ def test_promise_04_fenced_a_lease_that_ran_out_and_that_nobody_took_is_still_it
 def test_promise_04_fenced_a_process_that_stands_still_inside_a_transaction_keeps_no_row_from_others(
     fleet: Fleet, runtime: str
 ) -> None:
-    """Its locks would outlast its leases, and who claims passes over what is locked: the server ends its session."""
+    """F15: its locks would outlast its leases, and claims pass over what is locked. So the server ends its session."""
     stale = fleet.worker(runtime, gated=True, environment={faults.STOP: "in renewal"})
     stale.tell("start")
     stale.tell("write", count=1, how={"waits": True})

@@ -95,7 +95,7 @@ def test_promise_05_one_holder_processes_may_start_on_a_new_file_at_the_same_mom
 def test_promise_05_one_holder_an_event_whose_commit_came_after_its_lease_is_delivered_once(
     fleet: Fleet, runtime: str
 ) -> None:
-    """F18: born leased, it is anybody's by the time that it can be seen."""
+    """Born leased, it is anybody's by the time that it can be seen."""
     workers = [fleet.worker(runtime) for _ in range(2)]
     for worker in workers:
         worker.tell("start")
@@ -110,7 +110,7 @@ def test_promise_05_one_holder_an_event_whose_commit_came_after_its_lease_is_del
 
 @on_servers
 def test_promise_05_one_holder_members_of_a_fleet_may_differ_in_their_lock_timeout(fleet: Fleet, runtime: str) -> None:
-    """F19: a lease lasts as long as its holder said, whoever looks at it."""
+    """A lease lasts as long as its holder said, whoever looks at it."""
     workers = [
         fleet.worker(runtime, gated=True, worker_count=1, lock_timeout=lock_timeout, poll_interval="20ms")
         for lock_timeout in ("1s", "60s")

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from aftercommit.ports import Fault, Tx
+from tests.promises import faults
 from tests.promises.harness import QUICK, Fleet, Process
 from tests.promises.nursery import Nursery
-from tests.promises.places import SERVERS, on_servers
+from tests.promises.places import SERVERS, on_servers, world_of
 from tests.promises.proxy import Proxy
 from tests.promises.sessions import kill_sessions, sessions
-from tests.promises.waiting import until
+from tests.promises.waiting import pause, until
 from tests.servers import PrivateServer
 
 #: Whose errors a caller may meet while the database is away.
@@ -43,7 +45,7 @@ def only_known(errors: list[str]) -> bool:
 
 @on_servers
 def test_promise_02_nothing_lost_when_all_sessions_are_killed_again_and_again(fleet: Fleet, runtime: str) -> None:
-    """F04: while it writes, delivers, settles and claims."""
+    """F83: while it writes, delivers, settles and claims."""
     worker = fleet.worker(runtime, hot_queue_capacity=3, **QUICK)
     worker.tell("start")
     worker.send("write_on", count=150)
@@ -58,7 +60,7 @@ def test_promise_02_nothing_lost_when_all_sessions_are_killed_again_and_again(fl
 
 @on_servers
 def test_promise_02_nothing_lost_when_a_commit_is_cut_in_two(fleet: Fleet, runtime: str) -> None:
-    """F05: before the server hears of it nothing is done, when only the answer is lost all is. Nobody can tell."""
+    """F03: before the server hears of it nothing is done, when only the answer is lost all is. Nobody can tell."""
     assert fleet.url is not None
     proxy = Proxy(fleet.url, every=7)
     fleet.url = proxy.url
@@ -75,8 +77,34 @@ def test_promise_02_nothing_lost_when_a_commit_is_cut_in_two(fleet: Fleet, runti
     assert began - committed, "a commit that was never heard of has not"
 
     proxy.is_whole = True
+    assert worker.tell("stats")["hot_enqueued"] == len(ok), "an event whose commit was not answered is nobody's to send"
     works_without_errors_again(fleet, worker)
     proxy.close()
+
+
+@on_servers
+def test_promise_04_fenced_a_transaction_of_the_store_that_stands_still_is_ended_by_the_server(
+    fleet: Fleet, runtime: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its locks go with it; its executor lends the dead connection to nobody."""
+    faults.limit_standstill(monkeypatch.setattr)
+    world = world_of(fleet.place(runtime))
+
+    async def scenario() -> None:
+        executor = world.outbox()._store.executor
+
+        async def stand_still(tx: Tx) -> None:
+            await tx.fetch("SELECT 1")
+            pause(1.5)  # of the loop as well
+            await tx.fetch("SELECT 1")
+
+        with pytest.raises(Exception) as caught:  # noqa: PT011 (each driver has its own)
+            await executor.transact(stand_still)
+        assert executor.fault_of(caught.value) is Fault.UNREACHABLE
+        assert len(await executor.fetch("SELECT 1")) == 1
+
+    world.run(scenario)
+    until(lambda: not sessions(fleet.table), what="the end of all sessions")
 
 
 @pytest.fixture(params=SERVERS, ids="-".join)
@@ -100,7 +128,7 @@ def private_fleet(nursery: Nursery, tmp_path: Path, server: PrivateServer, way: 
 def test_promise_02_nothing_lost_when_the_server_is_restarted_under_load(
     private_fleet: Fleet, server: PrivateServer, way: tuple[str, str]
 ) -> None:
-    """F06: once in order, once as after a crash."""
+    """F83: once in order, once as after a crash."""
     fleet = private_fleet
     worker = fleet.worker(way[1], **QUICK)
     worker.tell("start")

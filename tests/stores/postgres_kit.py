@@ -83,13 +83,13 @@ class Table:
 
     def sessions(self, mark: str) -> list[dict[str, Any]]:
         """Those whose application name says that they are of this test."""
-        sql = "SELECT pid, state, xact_start FROM pg_stat_activity WHERE application_name = %s"
-        return self.read(sql, mark)
+        sql = "SELECT pid, state, xact_start, wait_event_type FROM pg_stat_activity WHERE application_name = %s"
+        return self.read(f"{sql} AND datname = current_database()", mark)
 
     def end_sessions(self, mark: str) -> int:
         """Returns when they are gone; how many."""
         sql = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = %s"
-        return len(self.read(sql, mark))
+        return len(self.read(f"{sql} AND datname = current_database()", mark))
 
     def fill(self, prefix: str, count: int, **columns: str) -> None:
         """So many rows; columns are SQL expressions, in which `n` counts them."""

@@ -38,7 +38,7 @@ def store(table: Table) -> Iterator[Any]:
 def select_of(store: Any, limit: int, status: int = 0) -> tuple[str, tuple[object, ...]]:
     statement = store._sql["claim_select"]
     values = store._claim_values(ClaimRequest(owner="bob", limit=limit, lock_timeout=LEASE, deadline=0.0))
-    return statement.sql, statement.bind(**values, status=status, reach=8 * limit)
+    return statement.sql, statement.bind(**values, status=status, reach=4 * limit)
 
 
 def test_a_second_claimer_gets_its_batch_while_the_first_is_open(table: Table, store: Any) -> None:

@@ -58,7 +58,10 @@ def user(table: Table) -> Iterator[Any]:
 
 def until_waiting(table: Table, way: Way) -> None:
     """A statement of the store waits for a lock."""
-    waits = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
+    waits = (
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE application_name = %s AND datname = current_database() AND wait_event_type = 'Lock'"
+    )
     pause = threading.Event()
     for _ in range(int(PATIENCE / 0.005)):
         if table.value(waits, way.mark):

@@ -18,6 +18,9 @@ from tests.transactions.kit import free_slots, hot_count
 #: A lease that nobody settles is soon another's.
 BRIEF = {"lock_timeout": "300ms", "poll_interval": "50ms"}
 
+#: The poller looks when it is asked to.
+ON_CALL = {"lock_timeout": "300ms", "poll_interval": "1h"}
+
 
 @pytest.fixture
 def world(way: Way, tmp_path: Path) -> Iterator[World]:
@@ -51,12 +54,14 @@ def test_a_commit_whose_answer_is_lost_is_delivered_if_it_was_one(
         with Proxy(postgres_table.url) as proxy:
             through = Way(way.driver, Table(proxy.url))
             async with through.target(kind) as target:
-                outbox, seen = listening(world, target, **BRIEF)
+                outbox, seen = listening(world, target, **ON_CALL)
                 async with outbox:
                     for number, cut in enumerate([None, "before", None, "after", "after", None, "before", None]):
                         await one(outbox, proxy, number, cut)
                     committed = {"0", "2", "3", "4", "5", "7"}
                     assert {row["payload"] for row in world.rows()} == committed
+                    await until_expired(world)
+                    assert await outbox.poll() == 2
                     await world.until_settled(len(committed))
                     assert hot_count(outbox) == 4, "those whose commit was heard"
                     assert payloads(seen) == Counter(committed)
@@ -69,6 +74,7 @@ def test_a_commit_whose_answer_is_lost_is_delivered_if_it_was_one(
             async with outbox.transaction():
                 await outbox.write("T", str(number))
             return
+        await world.until("SELECT count(*) = 0 FROM outbox_event WHERE status = 0 AND payload NOT IN ('3', '4')")
         with pytest.raises(Exception, match=r"(?i)closed|lost|terminated|reset|consuming"):
             async with outbox.transaction():
                 await outbox.write("T", str(number))
@@ -94,6 +100,10 @@ def test_a_session_that_is_ended_within_a_transaction_takes_it_along(
         assert [row["payload"] for row in world.rows()] == ["2"]
 
     world.run(scenario)
+
+
+async def until_expired(world: World) -> None:
+    await world.until("SELECT count(*) = 0 FROM outbox_event WHERE lease_until > clock_timestamp()")
 
 
 # ---------------------------------------------------------------- rolled back instead

@@ -44,7 +44,7 @@ def test_the_childs_close_ends_no_session_of_the_parent(postgres_table: Table, k
             store.abandon()
             said = ""
             try:
-                run(insert(store, event()))
+                run(insert(store, event(event_id="of the child")))
             except StoreUnavailable as error:
                 said = str(error)
             run(store.close())
@@ -85,7 +85,7 @@ def test_the_child_opens_its_own_pool_on_its_own_loop(postgres_table: Table, dri
 
         async def main() -> None:
             try:
-                await insert(store, event())
+                await insert(store, event(event_id="of the child"))
                 said.append("")
             except StoreUnavailable as error:
                 said.append(str(error))

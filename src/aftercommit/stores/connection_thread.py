@@ -226,7 +226,8 @@ class ThreadTransaction(Generic[C]):
         self._return()
 
     async def end(self) -> None:
-        await self._thread.run(self._end)
+        if self._is_lent:
+            await self._thread.run(self._end)
 
     def _end(self, connection: C) -> None:
         # A commit whose caller was cancelled has given it back, and somebody else may have it by now.

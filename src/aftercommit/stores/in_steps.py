@@ -15,7 +15,7 @@ from aftercommit.stores.statements import Dialect, Statement, Statements
 Groups = Mapping[Statement, list[HeldRow]]
 
 #: How many batches far a claim looks that finds rows locked by other claimers.
-_REACH: Final = 8
+_REACH: Final = 4
 
 
 class InSteps:

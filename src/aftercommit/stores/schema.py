@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import takewhile
 from typing import Final
 from uuid import uuid4
@@ -42,18 +43,18 @@ class Schema:
 
     async def create(self) -> None:
         """Bring the tables to this release's version, one process at a time."""
-        while await self._executor.transact(self._version, writes=False) < self.version:
-            await self._executor.transact(self._migrate)
+        while (found := await self._executor.transact(self._version, writes=False)) < self.version:
+            await self._executor.transact(partial(self._migrate, is_new=found == 0))
         await self._check()
         self.is_ready = True
 
     async def _version(self, tx: Tx) -> int:
         return int((await self._settings(tx)).get("version", 0))
 
-    async def _migrate(self, tx: Tx) -> None:
+    async def _migrate(self, tx: Tx, *, is_new: bool) -> None:
         """One stretch of migrations. The lock is held by this transaction; what runs online does so beside it, and
         would wait for ever for a change of the table that this one has made."""
-        await self._optional(tx, "schema_lock")
+        await self._lock(tx, is_new=is_new)
         try:
             current = await self._version(tx)
             stretch = self._stretch(current)
@@ -69,6 +70,13 @@ class Schema:
         finally:
             await self._optional(tx, "schema_unlock")
 
+    async def _lock(self, tx: Tx, *, is_new: bool) -> None:
+        """By what every database has to lock; or by the tables, once they are there and where that is better."""
+        if is_new or "upgrade_lock" not in self._sql:
+            await self._optional(tx, "schema_lock")
+        else:
+            await tx.execute(self._sql["upgrade_lock"].sql)
+
     def _stretch(self, current: int) -> list[Migration]:
         """What goes into one transaction: all of a new table, else up to the next online migration, or that alone."""
         pending = [migration for migration in self._migrations if migration.number > current]
@@ -81,6 +89,8 @@ class Schema:
     async def _apply(self, tx: Tx, migration: Migration, *, is_new: bool) -> None:
         # Without a lock of its own the transaction is the lock, and nothing can run beside it (SQLite).
         is_beside = migration.is_online and not is_new and "schema_lock" in self._sql
+        if is_beside and "stand_by" in self._sql:
+            await tx.execute(self._sql["stand_by"].sql)
         for statement in migration.statements:
             if is_beside:
                 await self._executor.execute(statement)

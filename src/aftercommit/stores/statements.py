@@ -135,6 +135,8 @@ class Statements:
         }
         if kind == "index":
             return names.quoted(f"{names.table}_{argument}")
+        if kind == "qualified_index":
+            return names.qualified(f"{names.table}_{argument}")
         if kind == "held" and argument == "keys" and self._dialect.held_keys:
             return self._dialect.held_keys
         return simple[kind]

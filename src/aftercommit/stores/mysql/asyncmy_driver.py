@@ -27,7 +27,7 @@ from aftercommit.stores.mysql.server import check_version, session_settings
 
 
 class AsyncmyLink:
-    """An asyncmy connection as the executor wants it. asyncmy closes it when a statement is cancelled half way."""
+    """An asyncmy connection as the executor wants it."""
 
     def __init__(self, raw: Any) -> None:
         self.raw = raw
@@ -51,13 +51,24 @@ class AsyncmyLink:
 
     @property
     def charset(self) -> str:
-        return str(self.raw._charset)
+        return str(self.raw._charset).lower()
 
     async def run(self, sql: str, parameters: Any = None) -> QueryResult:
-        return await _result(self.raw.cursor(Cursor), sql, parameters)
+        return await self._result(self.raw.cursor(Cursor), sql, parameters)
 
     async def query(self, sql: str, parameters: Any = None) -> QueryResult:
-        return await _result(self.raw.cursor(), sql, parameters)
+        return await self._result(self.raw.cursor(), sql, parameters)
+
+    async def _result(self, cursor: Any, sql: str, parameters: Any) -> QueryResult:
+        try:
+            await cursor.execute(sql, parameters or None)
+            rows = list(await cursor.fetchall())
+            found = QueryResult(rows, cursor.rowcount, cursor.lastrowid)
+            await cursor.close()  # which reads what is left
+        except asyncio.CancelledError:
+            self.drop()  # the reply is still on its way, and would answer the next statement
+            raise
+        return found
 
     async def ping(self) -> None:
         await self.raw.ping(reconnect=False)
@@ -76,14 +87,6 @@ class AsyncmyLink:
         with suppress(Exception):  # its event loop may have ended
             self.raw.close()
         self.raw._connected = False  # which close() leaves as it was
-
-
-async def _result(cursor: Any, sql: str, parameters: Any) -> QueryResult:
-    await cursor.execute(sql, parameters or None)
-    rows = list(await cursor.fetchall())
-    found = QueryResult(rows, cursor.rowcount, cursor.lastrowid)
-    await cursor.close()  # which reads what is left
-    return found
 
 
 class TaskSlots:

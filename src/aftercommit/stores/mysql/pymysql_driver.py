@@ -47,7 +47,7 @@ class PymysqlLink:
 
     @property
     def charset(self) -> str:
-        return str(self.raw.charset)
+        return str(self.raw.charset).lower()
 
     async def run(self, sql: str, parameters: Any = None) -> QueryResult:
         return _result(self.raw.cursor(Cursor), sql, parameters)

@@ -89,7 +89,9 @@ def _executor(address: Address, colour: Colour) -> Executor:
 def _address_of_connection(connection: Any) -> Address:
     """PyMySQL says it aloud, asyncmy under its breath."""
     if hasattr(connection, "host"):
-        socket, context = connection.unix_socket, connection.ctx if connection._ssl_required else None
+        # Since 1.2 PyMySQL encrypts where the server can, asked or not.
+        is_encrypted = connection.ssl and getattr(connection, "_ssl_required", True)
+        socket, context = connection.unix_socket, connection.ctx if is_encrypted else None
         host, port, database = connection.host, connection.port, connection.db
         user, password = connection.user, connection.password
     else:

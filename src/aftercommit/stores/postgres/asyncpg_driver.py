@@ -94,6 +94,10 @@ class AsyncpgExecutor:
         connection = await self._source.take()
         try:
             return await parsed_anew(connection, sql, parameters)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                give_up(connection)  # cancelled after the first half of a statement: the server waits for the other
+            raise
         finally:
             await self._source.give(connection)
 
@@ -145,6 +149,16 @@ async def parsed_anew(connection: Any, sql: str, parameters: Sequence[object]) -
     return rows, count_of(statement.get_statusmsg())
 
 
+def is_gone(connection: Any) -> bool:
+    """A pool takes back by itself what the server has ended; what stood for it then answers nothing more."""
+    return getattr(connection, "_con", connection) is None or bool(connection.is_closed())
+
+
+def give_up(connection: Any) -> None:
+    if not is_gone(connection):
+        connection.terminate()
+
+
 def count_of(tag: str) -> int:
     """The rows of a command tag such as `INSERT 0 3`."""
     last = tag.rpartition(" ")[2]
@@ -159,7 +173,7 @@ class AsyncpgTx:
 
     @property
     def is_begun(self) -> bool:
-        return not self._connection.is_closed() and bool(self._connection.is_in_transaction())
+        return not is_gone(self._connection) and bool(self._connection.is_in_transaction())
 
     @property
     def is_active(self) -> bool:
@@ -191,7 +205,8 @@ class OpenAsyncpgTransaction(AsyncpgTx):
         try:
             await self._connection.execute(how)
         except BaseException:
-            await self.end()
+            give_up(self._connection)  # it may yet begin, and does not know it
+            await self._return()
             raise
         return self
 
@@ -232,7 +247,7 @@ class OpenAsyncpgTransaction(AsyncpgTx):
                 if self.is_begun:
                     await self._connection.execute("ROLLBACK")
             except BaseException:
-                self._connection.terminate()  # nobody knows what it is in the middle of
+                give_up(self._connection)  # nobody knows what it is in the middle of
                 raise
             finally:
                 await self._return()

@@ -13,7 +13,7 @@ from psycopg.rows import tuple_row
 from aftercommit.claims import QueryResult
 from aftercommit.ports import Colour, Fault, Tx
 from aftercommit.stores.control import refuse_transaction_control
-from aftercommit.stores.postgres.dialect import BEGIN, refuse_old_server, refuse_rollback, rolled_back
+from aftercommit.stores.postgres.dialect import BEGIN, refuse_old_server, rolled_back
 from aftercommit.stores.postgres.faults import fault_of, has_ended
 from aftercommit.stores.retrying import retrying
 
@@ -215,7 +215,9 @@ class AsyncOpenPsycopgTransaction(AsyncPsycopgTx):
         return QueryResult(await cursor.fetchall() if cursor.description else [], cursor.rowcount)
 
     async def commit(self) -> None:
-        refuse_rollback((await run(self._connection, "COMMIT")).statusmessage)
+        if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
+            raise rolled_back()
+        await self._connection.commit()
         await self._return()
 
     async def savepoint(self, name: str) -> None:

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar, cast
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
 from aftercommit.claims import QueryResult
 from aftercommit.ports import Colour, Fault, Tx
 from aftercommit.stores.control import refuse_transaction_control
-from aftercommit.stores.postgres.dialect import BEGIN, refuse_old_server, refuse_rollback, rolled_back
+from aftercommit.stores.postgres.dialect import BEGIN, refuse_old_server, rolled_back
 from aftercommit.stores.postgres.faults import fault_of, has_ended
 from aftercommit.stores.retrying import retrying
 
@@ -136,6 +137,16 @@ def run(
     return cursor.execute(sql, parameters or None, prepare=prepare)
 
 
+def command(connection: Connection, words: str) -> None:
+    """What takes and returns nothing, at a third of the cost of a cursor."""
+    result = connection.pgconn.exec_(words.encode())
+    if result.status == ExecStatus.COMMAND_OK:
+        return
+    if connection.broken:
+        raise psycopg.OperationalError(result.get_error_message())
+    raise error_from_result(result)
+
+
 @contextmanager
 def in_autocommit(connection: Connection) -> Iterator[None]:
     """As the outbox needs it, and afterwards as the connection's owner had it. Costs no round trip."""
@@ -185,7 +196,7 @@ class OpenPsycopgTransaction(PsycopgTx):
         self._steering = in_autocommit(self._connection)
         self._steering.__enter__()
         try:
-            run(self._connection, how)
+            command(self._connection, how)
         except BaseException:
             self._return()
             raise
@@ -210,7 +221,9 @@ class OpenPsycopgTransaction(PsycopgTx):
         return QueryResult(cursor.fetchall() if cursor.description else [], cursor.rowcount)
 
     async def commit(self) -> None:
-        refuse_rollback(run(self._connection, "COMMIT").statusmessage)
+        if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
+            raise rolled_back()
+        self._connection.commit()
         self._return()
 
     async def savepoint(self, name: str) -> None:

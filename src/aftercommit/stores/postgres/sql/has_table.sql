@@ -1,2 +1,3 @@
--- Whether the schema table is there.
-SELECT CASE WHEN to_regclass('{schema_table}') IS NULL THEN 0 ELSE 1 END
+-- Whether the schema table is there. By way of the catalogue: a session that has waited for the schema lock may still
+-- remember that there was none.
+SELECT count(*) FROM pg_catalog.pg_class WHERE oid = to_regclass('{schema_table}')
