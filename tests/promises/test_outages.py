@@ -59,6 +59,19 @@ def test_promise_02_nothing_lost_when_all_sessions_are_killed_again_and_again(fl
 
 
 @on_servers
+def test_promise_02_nothing_lost_when_sessions_are_killed_that_nobody_uses(fleet: Fleet, runtime: str) -> None:
+    """The next transaction begins on a new connection, and the caller notices nothing."""
+    writer = fleet.worker(runtime, handler=None)
+    writer.tell("write", count=3)
+    assert kill_sessions(fleet.table)
+    until(lambda: not sessions(fleet.table), what="the end of all sessions")
+    assert writer.tell("write_on", count=3) == []
+    writer.finish()
+    fleet.delivered_by_this_process(runtime)
+    assert len(fleet.all_delivered()) == 6
+
+
+@on_servers
 def test_promise_02_nothing_lost_when_a_commit_is_cut_in_two(fleet: Fleet, runtime: str) -> None:
     """F03: before the server hears of it nothing is done, when only the answer is lost all is. Nobody can tell."""
     assert fleet.url is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from inspect import isawaitable
 from typing import Any
 
 import pytest
@@ -139,24 +140,31 @@ def test_a_commit_of_what_the_server_has_not_raises(play: Any, table: Table, how
     play(scenario)
 
 
-def test_a_deadlock_ends_the_users_transaction(play: Any, table: Table) -> None:
-    """What the user would do after it must not be saved by itself."""
+@pytest.mark.parametrize("through", ["query", "connection"])
+def test_a_deadlock_ends_the_users_transaction(play: Any, table: Table, through: str) -> None:
+    """What the user would do after it must not be saved by itself; nor may its commit pass, wherever it was met."""
+
+    async def said(tx: Any, sql: str, *parameters: object) -> None:
+        if through == "query":
+            await tx.query(sql, parameters)
+        elif isawaitable(running := tx.connection.cursor().execute(sql, parameters)):
+            await running
 
     async def scenario(store: Any) -> None:
         await insert(store, event(event_id="a"), event(event_id="b"))
         tx = await opened(store)
         update = "UPDATE outbox_event SET attempts = 9 WHERE event_id = %s"
-        await tx.query(update, ("a",))
+        await said(tx, update, "a")
         with locked(table.url, "UPDATE outbox_event SET attempts = 8 WHERE event_id = 'b'") as other:
             # The one who has changed more rows is spared.
             other.execute("INSERT INTO outbox_schema (name, value) SELECT CONCAT('x', position), '' FROM outbox_event")
             with ThreadPoolExecutor(1) as thread:
                 waits = thread.submit(other.execute, "UPDATE outbox_event SET attempts = 7 WHERE event_id = 'a'")
                 with pytest.raises(store.executor.driver_error) as caught:
-                    await tx.query(update, ("b",))
+                    await said(tx, update, "b")
                 waits.result(20)
         assert store.executor.fault_of(caught.value) is Fault.CONFLICT
-        assert not tx.is_open
+        assert through == "connection" or not tx.is_open
         with pytest.raises(TransactionEnded):
             await tx.commit()
         await tx.end()

@@ -76,7 +76,10 @@ class Address:
 
 def address_of(url: str) -> Address:
     """Every part is checked here, before anything is connected."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # whose text shows what it could not read, be it the password
+        raise UnknownStore("the MySQL URL cannot be read", fix=_FORM) from None
     try:
         port = parts.port or 3306
     except ValueError:
