@@ -62,7 +62,9 @@ class Nursery:
 
     def _ask(self, descriptors: list[int] | None = None, **request: Any) -> Any:
         socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors or [])
-        return json.loads(self._socket.recv(LARGEST))
+        answer = self._socket.recv(LARGEST)
+        assert answer, f"the nursery has ended with {self._popen.wait(10)}"
+        return json.loads(answer)
 
     def close(self) -> None:
         self._socket.close()

@@ -23,6 +23,14 @@ SERVERS = [
 on_servers = pytest.mark.parametrize(("fleet", "runtime"), SERVERS, indirect=["fleet"])
 everywhere = pytest.mark.parametrize(("fleet", "runtime"), EMBEDDED + SERVERS, indirect=["fleet"])
 
+#: The same with a `colour` of the handler: both on SQLite, on servers the one that the runtime is made for.
+everywhere_in_colour = pytest.mark.parametrize(
+    ("fleet", "runtime", "colour"),
+    [(*place, colour) for place in EMBEDDED for colour in ("sync", "async")]
+    + [(*place, "sync" if place[1] == "threads" else "async") for place in SERVERS],
+    indirect=["fleet"],
+)
+
 
 def world_of(place: dict[str, Any]) -> World:
     """The world of a process, as it was written down for it."""

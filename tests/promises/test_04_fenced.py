@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import signal
 
-import pytest
-
 from aftercommit import EventStatus
 from tests.promises import faults
 from tests.promises.harness import LASTING, Fleet
-from tests.promises.places import everywhere, on_servers
+from tests.promises.places import everywhere, everywhere_in_colour, on_servers
 from tests.promises.waiting import pause, until
 
 
-@everywhere
-@pytest.mark.parametrize("colour", ["sync", "async"])
+@everywhere_in_colour
 def test_promise_04_fenced_a_holder_that_stood_still_past_its_lease_changes_nothing(
     fleet: Fleet, runtime: str, colour: str
 ) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import signal
 import time
 
-import pytest
-
 from tests.promises.harness import LASTING, Fleet
-from tests.promises.places import everywhere, on_servers
+from tests.promises.places import everywhere, everywhere_in_colour, on_servers
 from tests.promises.sessions import sessions
 from tests.promises.waiting import pause, until
 
@@ -17,8 +15,7 @@ def leased(fleet: Fleet) -> set[str]:
     return {row["event_id"] for row in fleet.rows() if row["locked_by"] is not None}
 
 
-@everywhere
-@pytest.mark.parametrize("colour", ["sync", "async"])
+@everywhere_in_colour
 def test_promise_15_clean_stop_sigterm_gives_back_every_lease_but_those_of_running_sync_handlers(
     fleet: Fleet, runtime: str, colour: str
 ) -> None:

@@ -123,12 +123,14 @@ def test_promise_04_fenced_a_transaction_of_the_store_that_stands_still_is_ended
 @pytest.fixture(params=SERVERS, ids="-".join)
 def way(request: pytest.FixtureRequest) -> tuple[str, str]:
     """A private server, and a runtime."""
-    return request.param  # type: ignore[no-any-return]
+    database, runtime = request.param
+    return database, runtime
 
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, way: tuple[str, str]) -> PrivateServer:
-    return request.getfixturevalue(f"private_{way[0]}")  # type: ignore[no-any-return]
+    server: PrivateServer = request.getfixturevalue(f"private_{way[0]}")
+    return server
 
 
 @pytest.fixture

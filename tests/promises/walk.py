@@ -18,7 +18,8 @@ from tests.promises import faults
 from tests.promises.journal import Journal
 from tests.promises.listener import EVENT, Listener
 from tests.promises.places import world_of
-from tests.support import _blocking
+from tests.promises.waiting import pause
+from tests.support import World, _blocking
 
 #: A process that has not met its point by then never does.
 PATIENCE = 15.0
@@ -91,11 +92,10 @@ WALKS: dict[str, Walk] = {
 }
 
 
-async def go(spec: dict[str, Any], point: str) -> None:
+async def go(world: World, point: str, options: dict[str, Any]) -> None:
     """Up to the point; a process that gets past it has not met it."""
-    world = world_of(spec)
     journal = Journal(world.folder / "journal")
-    outbox = world.outbox(retry_policy=Fixed("20ms"), worker_count=1, drain_timeout=0, **spec["options"])
+    outbox = world.outbox(retry_policy=Fixed("20ms"), worker_count=1, drain_timeout=0, **options)
     outbox.register(EVENT, Listener(journal, world.folder / "gate").sync)
     faults.install(outbox._store, journal)
 
@@ -109,7 +109,7 @@ async def go(spec: dict[str, Any], point: str) -> None:
             journal.say("ok", event.event_id)
 
     await WALKS[point](outbox, write)
-    await _blocking(lambda: threading.Event().wait(PATIENCE) and None)
+    await _blocking(lambda: pause(PATIENCE))
 
 
 def ended(pid: int) -> int:
@@ -132,7 +132,7 @@ def main(spec: dict[str, Any]) -> None:
         if pid == 0:
             os.environ[faults.VARIABLE] = point
             world = world_of(spec)
-            world.run(lambda point=point: go(spec, point))
+            world.run(lambda world=world, point=point: go(world, point, spec["options"]))
             os._exit(1)
         ends[point] = ended(pid)
     print(json.dumps({"answer": ends}), flush=True)

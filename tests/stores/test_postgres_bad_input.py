@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from typing import Any
@@ -30,8 +31,8 @@ from aftercommit.errors import (
 from aftercommit.ports import Colour
 from aftercommit.stores.detect import open_store
 from aftercommit.testing.kit import event, insert, take
-from tests.servers import free_port
-from tests.stores.postgres_kit import Table, Way
+from tests.servers import PrivatePostgres, free_port, postgres_answers
+from tests.stores.postgres_kit import DRIVERS, Table, Way
 
 SECRET = "hunter2"
 
@@ -180,6 +181,23 @@ def test_a_wrong_database_is_named(way: Way) -> None:
 
 def test_a_wrong_role_is_named(way: Way) -> None:
     assert "nobody_here" in str(refused(way, as_role(way, "nobody_here"), StoreUnavailable))
+
+
+def test_a_wrong_password_is_refused_and_not_shown(private_postgres: PrivatePostgres) -> None:
+    table = Table(private_postgres.url)
+    table.execute("ALTER ROLE postgres PASSWORD 'right'")
+    logins = private_postgres.folder / "data" / "pg_hba.conf"
+    logins.write_text("host all all 127.0.0.1/32 scram-sha-256\n")
+    table.execute("SELECT pg_reload_conf()")
+    pause = threading.Event()
+    while postgres_answers(private_postgres.url):  # the server reads the file in its own time
+        pause.wait(0.01)
+    for driver in DRIVERS:
+        way = Way(driver, table)
+        error = refused(way, as_role(way, "postgres"), StoreUnavailable)
+        assert 'password authentication failed for user "postgres"' in str(error)
+        assert "login" in error.fix
+    table.close()
 
 
 # ---------------------------------------------------------------- URLs

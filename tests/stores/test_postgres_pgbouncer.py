@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aftercommit.claims import DeadFilter
 from tests import servers
 from tests.conftest import without
 from tests.stores.postgres_kit import Table, Way
@@ -33,6 +34,13 @@ def world(way: Way, tmp_path: Any) -> Iterator[World]:
     made.somebody.close()
 
 
+def prepares(source: Any) -> bool:
+    """Whether its connections keep prepared statements."""
+    if hasattr(source, "is_direct"):
+        return bool(source.is_direct)
+    return source._pool.kwargs["prepare_threshold"] is not None
+
+
 def business(way: Way) -> str:
     return f"INSERT INTO business VALUES ({'$1' if way.driver == 'asyncpg' else '%s'})"
 
@@ -56,7 +64,7 @@ def test_outboxes_walk_through_a_pooler(
             async with outboxes[0].transaction():
                 await outboxes[0].write("Failing", "{}")
             await world.until_settled(2 * 4 * 12 + 1)
-            assert not outboxes[0]._store.executor._source.is_direct if way.driver == "asyncpg" else True
+            assert not prepares(outboxes[0]._store.executor._source)
 
     async def writer(outbox: Any, number: int) -> None:
         for turn in range(12):
@@ -92,18 +100,12 @@ def test_the_schema_is_made_and_looked_after_through_a_pooler(
         async with way.opened(way.at(pooler.url), table="pooled", create_schema=True) as store:
             for _ in range(12):
                 assert (await store.records.backlog()).new == 0
-                assert await store.records.count_dead(_all()) == 0
+                assert await store.records.count_dead(DeadFilter()) == 0
         async with way.opened(way.at(pooler.url), table="pooled") as store:
             assert store.is_ready
 
     way.run(scenario)
     assert postgres_table.value("SELECT to_regclass('pooled') IS NOT NULL")
-
-
-def _all() -> Any:
-    from aftercommit.claims import DeadFilter
-
-    return DeadFilter()
 
 
 @pytest.mark.parametrize("kind", ["pool", "engine"])

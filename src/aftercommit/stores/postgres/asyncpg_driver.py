@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
@@ -10,6 +11,7 @@ import asyncpg
 from aftercommit.claims import QueryResult
 from aftercommit.errors import OutboxError
 from aftercommit.ports import Colour, Fault, Tx
+from aftercommit.redact import error_text
 from aftercommit.stores.control import refuse_transaction_control
 from aftercommit.stores.postgres.dialect import (
     BEGIN,
@@ -20,6 +22,8 @@ from aftercommit.stores.postgres.dialect import (
     rolled_back,
 )
 from aftercommit.stores.retrying import retrying
+
+log = logging.getLogger("aftercommit.postgres")
 
 T = TypeVar("T")
 
@@ -246,6 +250,10 @@ class OpenAsyncpgTransaction(AsyncpgTx):
             try:
                 if self.is_begun:
                     await self._connection.execute("ROLLBACK")
+            except Exception as error:
+                # Closed, it is rolled back as well; an error here would hide the one that led here.
+                give_up(self._connection)
+                log.debug("the rollback failed, and its connection is given up: %s", error_text(error))
             except BaseException:
                 give_up(self._connection)  # nobody knows what it is in the middle of
                 raise

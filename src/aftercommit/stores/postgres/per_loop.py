@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Final, Generic, TypeVar
 
 from aftercommit.stores.kept import abandoned
@@ -14,6 +15,27 @@ LARGEST: Final = 20
 PATIENCE: Final = 10.0
 
 Pool = TypeVar("Pool")
+T = TypeVar("T")
+
+
+def cancellations() -> int:
+    """How often this task has been asked to end."""
+    task = asyncio.current_task()
+    return task.cancelling() if task is not None else 0
+
+
+async def heard(work: Awaitable[T]) -> T:
+    """The value, unless the task was cancelled meanwhile. Before Python 3.12 `asyncio.wait_for`, by which psycopg
+    waits, loses a cancellation that comes together with its result."""
+    before = cancellations()
+    value = await work
+    if cancellations() > before:
+        raise not_heard()
+    return value
+
+
+def not_heard() -> asyncio.CancelledError:
+    return asyncio.CancelledError()
 
 
 class PerLoop(Generic[Pool]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar, cast
@@ -12,10 +13,14 @@ from psycopg.rows import tuple_row
 
 from aftercommit.claims import QueryResult
 from aftercommit.ports import Colour, Fault, Tx
+from aftercommit.redact import error_text
 from aftercommit.stores.control import refuse_transaction_control
 from aftercommit.stores.postgres.dialect import BEGIN, refuse_old_server, rolled_back
 from aftercommit.stores.postgres.faults import fault_of, has_ended
+from aftercommit.stores.postgres.per_loop import cancellations, heard, not_heard
 from aftercommit.stores.retrying import retrying
+
+log = logging.getLogger("aftercommit.postgres")
 
 T = TypeVar("T")
 
@@ -122,8 +127,12 @@ class AsyncPsycopgExecutor:
 
 async def alive(source: AsyncSource) -> Connection:
     """A connection whose session was not ended while it was idle."""
+    before = cancellations()
     while has_ended(connection := await source.take()):
         await source.give(connection)
+    if cancellations() > before:  # see `heard`; here there is something to give back
+        await source.give(connection)
+        raise not_heard()
     return connection
 
 
@@ -135,7 +144,7 @@ async def run(
     Prepared is only what has no plan to go wrong, an INSERT, and only if the connection prepares at all.
     """
     cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
-    return await cursor.execute(sql, parameters or None, prepare=prepare)
+    return await heard(cursor.execute(sql, parameters or None, prepare=prepare))
 
 
 async def give_back(source: AsyncSource, connection: Connection, was_autocommit: bool) -> None:
@@ -211,7 +220,7 @@ class AsyncOpenPsycopgTransaction(AsyncPsycopgTx):
 
     async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
         refuse_transaction_control(sql)
-        cursor = await self._connection.execute(sql, parameters or None)
+        cursor = await heard(self._connection.execute(sql, parameters or None))
         return QueryResult(await cursor.fetchall() if cursor.description else [], cursor.rowcount)
 
     async def commit(self) -> None:
@@ -235,6 +244,9 @@ class AsyncOpenPsycopgTransaction(AsyncPsycopgTx):
             try:
                 if self.is_begun:
                     await run(self._connection, "ROLLBACK")
+            except psycopg.Error as error:
+                # Closed below, it is rolled back as well; an error here would hide the one that led here.
+                log.debug("the rollback failed, and its connection is given up: %s", error_text(error))
             finally:
                 await self._return()
 

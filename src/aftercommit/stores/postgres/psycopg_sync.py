@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar, cast
@@ -13,10 +14,13 @@ from psycopg.rows import tuple_row
 
 from aftercommit.claims import QueryResult
 from aftercommit.ports import Colour, Fault, Tx
+from aftercommit.redact import error_text
 from aftercommit.stores.control import refuse_transaction_control
 from aftercommit.stores.postgres.dialect import BEGIN, refuse_old_server, rolled_back
 from aftercommit.stores.postgres.faults import fault_of, has_ended
 from aftercommit.stores.retrying import retrying
+
+log = logging.getLogger("aftercommit.postgres")
 
 T = TypeVar("T")
 
@@ -240,7 +244,10 @@ class OpenPsycopgTransaction(PsycopgTx):
         if self._is_lent:
             try:
                 if self.is_begun:
-                    run(self._connection, "ROLLBACK")
+                    command(self._connection, "ROLLBACK")
+            except psycopg.Error as error:
+                # Closed below, it is rolled back as well; an error here would hide the one that led here.
+                log.debug("the rollback failed, and its connection is given up: %s", error_text(error))
             finally:
                 self._return()
 
