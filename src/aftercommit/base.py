@@ -123,8 +123,12 @@ class OutboxBase(HandlerSet, ABC):
         self._refuse_receivers()
         super()._check(handlers, fallbacks)
         for handler in handlers:
-            if handler.is_typed:
-                self._payloads.names_for(handler.route_type)
+            for kind in (
+                handler.route_type if handler.is_typed else None,
+                handler.payload if handler.decodes else None,
+            ):
+                if kind is not None:
+                    self._payloads.names_for(kind)
         for fallback in fallbacks:
             self._payloads.names_for(fallback.payload)
 

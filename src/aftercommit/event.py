@@ -106,7 +106,7 @@ class EventEnvelope:
             name_of(event_type, "event_type", 128),
             payload,
             plain_content_type(payload) if content_type is None else name_of(content_type, "content_type", 128),
-            payload_version,
+            version_of(payload_version),
             event_id,
             occurred_at,
             aggregate_type,
@@ -276,7 +276,10 @@ def establish(
     available_at: datetime,
     deliver_after: Duration,
 ) -> None:
-    """Fill in a new event, by its rules; type and payload are known to be right. By position: write() is in a hurry."""
+    """Fill in a new event, by its rules; type, payload and version are known to be right.
+
+    By position: write() is in a hurry.
+    """
     occurred = datetime.now(UTC) if occurred_at is None else utc_of(occurred_at, "occurred_at")
     delay, due = None, None
     if available_at is not UNSET or deliver_after is not UNSET:
@@ -287,7 +290,7 @@ def establish(
         event_type,
         payload,
         content_type,
-        payload_version if payload_version == 1 else version_of(payload_version),
+        payload_version,
         occurred,
         GLOBAL if aggregate_type is GLOBAL else name_of(aggregate_type, "aggregate_type", 64),
         None if aggregate_id is None else text_of(aggregate_id, "aggregate_id", 128),

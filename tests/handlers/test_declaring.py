@@ -409,8 +409,9 @@ def test_a_class_that_nothing_can_be_decoded_into_is_refused() -> None:
     def opaque(event: Opaque) -> None: ...
 
     outbox = Outbox("sqlite://")
-    with pytest.raises(InvalidPayloadType, match="Opaque"):
-        outbox.handler(opaque)
+    for route in ((), ("Named",), (any_event,)):
+        with pytest.raises(InvalidPayloadType, match="Opaque"):
+            outbox.handler(*route)(opaque)
     assert known(outbox) == []
 
 

@@ -101,3 +101,17 @@ def test_all_of_them_come_in_the_end(world: World, colour: Colouring) -> None:
             await world.until_settled(7)
 
     world.run(scenario)
+
+
+def test_a_suspect_is_not_put_off(world: World, colour: Colouring) -> None:
+    """Promise 4a: a deferral is a report, and would forget what the event may have killed."""
+
+    async def scenario() -> None:
+        seen, outbox = Collector(), world.outbox()
+        declare(outbox, colour, seen.add, rate="1/h")
+        await write(outbox, "A", "A", "A")
+        world.change("UPDATE outbox_event SET abandoned = 1 WHERE position = 3")
+        await outbox.drain()
+        assert world.statuses() == [EventStatus.DONE, EventStatus.RETRY, EventStatus.DONE]
+
+    world.run(scenario)

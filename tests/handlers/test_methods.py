@@ -135,6 +135,25 @@ def test_a_body_without_annotation_has_that_of_the_declaration() -> None:
     assert outbox._roster.handlers["on_order"].payload is OrderPlaced
 
 
+def test_an_object_in_a_class_that_is_merely_called_is_a_handler_too(world: World) -> None:
+    async def scenario() -> None:
+        seen, own, outbox = Collector(), HandlerSet(), world.outbox()
+
+        class Called:
+            def __call__(self, event: Any) -> None:
+                seen.add(event.event_type)
+
+        class Holder:
+            called = own.handler("A", id="called")(Called())
+
+        outbox.include(Holder())
+        await write(outbox, "A")
+        await outbox.drain()
+        assert seen == ["A"]
+
+    world.run(scenario)
+
+
 @pytest.mark.parametrize(("wrong", "fix"), [(Desk, "Desk("), (object(), "HandlerSet"), (7, "HandlerSet")])
 def test_what_has_no_handlers_is_refused(wrong: Any, fix: str) -> None:
     with pytest.raises(InvalidHandler) as caught:

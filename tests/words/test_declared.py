@@ -141,12 +141,12 @@ def test_structs_models_and_named_tuples_are_marked_too() -> None:
         customer: Customer
 
     @outbox_event(key="number")
-    @attrs.define
-    class OldAttrs:
+    @attrs.define(slots=False)
+    class Untyped:
         number = attrs.field()
 
     assert [key_of(kind(customer=Customer(3))) for kind in (Struct, Model, Tuple)] == [3, 3, 3]
-    assert key_of(OldAttrs(4)) == 4
+    assert key_of(Untyped(4)) == 4
     assert JsonSerializer().encode(Model(customer=Customer(3))) == '{"customer":{"id":3,"parent":null}}'
 
 
@@ -260,6 +260,15 @@ def test_a_wrong_path_or_function_is_refused_at_the_class(getter: Any, said: str
     for marks in ({"key": getter}, {"context": {"name": getter}}):
         with pytest.raises(InvalidPayloadType, match=rf"(?s){said}.*Fix: "):
             marked(**marks)
+
+
+def test_a_wrong_path_is_refused_before_the_class_is_a_dataclass_too() -> None:
+    with pytest.raises(InvalidPayloadType, match="Order has no attribute 'nubmer', as in 'nubmer'; it has number"):
+
+        @dataclasses.dataclass
+        @outbox_event(key="nubmer")
+        class Order:
+            number: int
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,10 @@ class Own:
 
 
 def test_the_output_of_ones_own_serializer_is_checked() -> None:
-    assert encoder(Own(lambda value: bytearray(b"x")))(1) == b"x"
+    buffer = bytearray(b"x")
+    encoded = encoder(Own(lambda value: buffer))(1)
+    buffer[:] = b"changed"
+    assert encoded == b"x"
     assert encoder(Own(lambda value: '{"a": 1}'))(1) == '{"a": 1}'
     with pytest.raises(InvalidPayload, match="not valid JSON"):
         encoder(Own(lambda value: "<xml/>"))(1)

@@ -77,7 +77,7 @@ class Attempt:
             arguments += (metadata_of(claimed, route.id),)
         result: Result = _NOTHING
         for function in route.functions:
-            started = self._runtime.clock()
+            started = self._runtime.clock() if self._meter.exports else 0.0
             result = await self._timed(function, arguments, route, gate, context)
             if self._meter.exports:
                 self._meter.record("listener_duration_ms", (self._runtime.clock() - started) * 1000)
@@ -96,32 +96,21 @@ class Attempt:
         gate: Gate | None,
         context: Context,
     ) -> Result:
-        limit = route.options.timeout if route.options is not None else None
-        if limit is None or gate is None:
+        if route.timeout is None or gate is None:
             return await self._call(function, *arguments, context=context)
-        result = await self._call(function, *arguments, context=context, timeout=limit, ended=gate.came_back)
+        result = _whole(
+            function,
+            await self._runtime.call(
+                function, *arguments, context=context, timeout=route.timeout, ended=gate.came_back
+            ),
+        )
         if isinstance(result, Raised) and isinstance(result.error, HandlerTimeout) and result.error.still_runs:
             gate.left_behind()
             log.error("%s is past its timeout and still runs; nothing can end it: %s", route.id, result.error.message)
         return result
 
-    async def _call(
-        self,
-        function: Callable[..., object],
-        *arguments: object,
-        context: Context,
-        timeout: float | None = None,
-        ended: Callable[[], None] | None = None,
-    ) -> Result:
-        result = await self._runtime.call(function, *arguments, context=context, timeout=timeout, ended=ended)
-        if isinstance(result, Ok) and (isgenerator(result.value) or isasyncgen(result.value)):
-            return Raised(
-                InvalidListener(
-                    f"{getattr(function, '__qualname__', function)!s} returned a generator, so its body has not run",
-                    fix="return instead of yield",
-                )
-            )
-        return result
+    async def _call(self, function: Callable[..., object], *arguments: object, context: Context) -> Result:
+        return _whole(function, await self._runtime.call(function, *arguments, context=context))
 
     async def _after(
         self, entered: list[EventInterceptor], event: EventEnvelope, result: Result, context: Context
@@ -131,6 +120,18 @@ class Attempt:
             told = await self._call(interceptor.after_dispatch, event, error, context=context)
             if isinstance(told, Raised):
                 log.warning("an interceptor failed after %r and is ignored: %s", event, error_text(told.error))
+
+
+def _whole(function: Callable[..., object], result: Result) -> Result:
+    """A generator that came back is an error: nothing of its body has run."""
+    if isinstance(result, Raised) or not (isgenerator(result.value) or isasyncgen(result.value)):
+        return result
+    return Raised(
+        InvalidListener(
+            f"{getattr(function, '__qualname__', function)!s} returned a generator, so its body has not run",
+            fix="return instead of yield",
+        )
+    )
 
 
 def context_of(event: EventEnvelope) -> Context:

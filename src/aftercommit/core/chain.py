@@ -48,12 +48,19 @@ class Chain:
         self.gates = Gates(runtime)
 
     async def run(self, claimed: Claimed, route: Route) -> Outcome:
+        """All steps for one event and one handler."""
+        if route.is_free and not self.circuits:
+            return await self._after(claimed, route, (route.id, None), await self._attempt.handle(claimed, route, None))
+        return await self._run_limited(claimed, route)
+
+    async def _run_limited(self, claimed: Claimed, route: Route) -> Outcome:
+        """With a look at its limits and its destination before."""
         try:
             line = self._line(claimed, route)
         except Exception as error:  # a function of the user's own
             return await self._failed(claimed, route, (route.id, None), Raised(error))
         gate = self.gates.of(route.id, route.options)
-        wait = self._wait(line, gate)
+        wait = self._wait(claimed, line, gate)
         if wait is not None:
             return Defer(timedelta(seconds=wait))
         started = self._runtime.clock()
@@ -72,12 +79,13 @@ class Chain:
         declared = route.options.destination if route.options is not None else None
         return route.id, declared(claimed.event) if declared is not None else None
 
-    def _wait(self, line: Line, gate: Gate | None) -> float | None:
+    def _wait(self, claimed: Claimed, line: Line, gate: Gate | None) -> float | None:
         """Seconds that the event has to wait before it is begun; None when it may begin now."""
-        wait = self.circuits.wait(*line)
+        # A suspect is never put off: that would be a report, and what it may have killed would be forgotten.
+        wait = None if claimed.is_suspect else self.circuits.wait(*line)
         if wait is not None or gate is None:
             return wait
-        wait = gate.enter()
+        wait = gate.enter(must=claimed.is_suspect)
         if wait is not None:
             self.circuits.interrupted(*line)
         return wait

@@ -27,6 +27,10 @@ class Circuits:
         self._destinations: dict[str, str] = {}
         self._circuits: dict[str, Circuit] = {}
 
+    def __bool__(self) -> bool:
+        """Whether any destination was ever away."""
+        return bool(self._circuits)
+
     def wait(self, handler_id: str, destination: str | None) -> float | None:
         """Seconds that the event has to wait; None when it may be tried."""
         if not self._circuits:

@@ -27,10 +27,13 @@ class Gate:
         #: Seconds that a call takes, as far as is known.
         self._usual = 0.0
 
-    def enter(self) -> float | None:
+    def enter(self, *, must: bool = False) -> float | None:
         """None when a call may begin, which is then counted; else the seconds after which to ask again."""
         now = self._clock()
         with self._lock:
+            if must:
+                self._running += 1
+                return None
             if self._left_behind >= LEFT_BEHIND_AT_MOST:
                 return self._line.wait(now, 1.0)
             if self._at_once is not None and self._running + self._left_behind >= self._at_once:
@@ -69,7 +72,7 @@ class Gates:
         self._gates: dict[str, Gate] = {}
 
     def of(self, handler_id: str, options: Declared | None) -> Gate | None:
-        if options is None or (options.timeout is None and options.concurrency is None and options.rate is None):
+        if options is None or (options.timeout, options.concurrency, options.rate) == (None, None, None):
             return None
         gate = self._gates.get(handler_id)
         return gate or self._gates.setdefault(handler_id, Gate(self._runtime, options))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import update_wrapper
-from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
+from aftercommit.annotations import is_plain_data
 from aftercommit.core.declaring import AnyEvent, Declared, declared
 from aftercommit.core.signatures import (
     UNTYPED,
@@ -27,9 +28,6 @@ S = TypeVar("S")
 R = TypeVar("R")
 P = ParamSpec("P")
 Fallen = TypeVar("Fallen", bound=Callable[..., object])
-
-#: What a payload can be read as, and what names no event type by itself.
-_NAMELESS: Final = (dict, list, tuple, set, frozenset, str, bytes, int, float, bool, type(None))
 
 
 class Fallback:
@@ -84,6 +82,11 @@ class Handler(Generic[T, P, R]):
     @property
     def id(self) -> str:
         return self.declared.id
+
+    @property
+    def decodes(self) -> bool:
+        """Whether its payload is made into objects of a class."""
+        return self.payload is not EventEnvelope and not is_plain_data(self.payload)
 
     @property
     def is_generic(self) -> bool:
@@ -145,15 +148,18 @@ class Handler(Generic[T, P, R]):
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """A method stays a method."""
-        return self if instance is None else self.function.__get__(instance, owner)
+        return self if instance is None else _bound(self.function, instance)
 
     def __repr__(self) -> str:
         return f"<handler {self.id}>"
 
 
 def _bound(function: Any, instance: object) -> Callable[..., object]:
-    method: Callable[..., object] = function.__get__(instance, type(instance))
-    return method
+    """A method of the instance; an object that is merely called stays what it is."""
+    bound: Callable[..., object] = function
+    if hasattr(function, "__get__"):
+        bound = function.__get__(instance, type(instance))
+    return bound
 
 
 def _payload_type(function: object, route: object, annotation: Any) -> Any:
@@ -176,7 +182,7 @@ def _payload_type(function: object, route: object, annotation: Any) -> Any:
             f"the handler {where(function)} has no annotation on its first parameter, so no event is routed to it",
             fix='def handler(event: OrderPlaced), or name the route: @outbox.handler("OrderPlaced")',
         )
-    if annotation is EventEnvelope or annotation in _NAMELESS or getattr(annotation, "__origin__", None) in _NAMELESS:
+    if annotation is EventEnvelope or is_plain_data(annotation):
         raise InvalidHandler(
             f"the handler {where(function)} takes {annotation!r}, which names no event type",
             fix='name the route: @outbox.handler("OrderPlaced"), or @outbox.handler(any_event) for all events',

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from aftercommit.core.declaring import LISTENER_ID, Declared
+from aftercommit.core.declaring import LISTENER_ID, Declared, Supports
 from aftercommit.core.handlers import Fallback
 from aftercommit.core.roster import AnyHandler, Roster
 from aftercommit.errors import UnroutableEvent
 from aftercommit.event import EventEnvelope
 from aftercommit.hooks import ListenerRegistry
 from aftercommit.payloads import PayloadTypes
+from aftercommit.rules.combine import GAVE_UP
 
 #: One row for all: there is nobody to tell apart here.
 _FOR_ALL: Final = ("",)
 
 
+#: Kinds of events whose routes are remembered. More than any program has.
+_KEPT_AT_MOST: Final = 10_000
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
 class Route:
     """One receiver of events, ready to be called: a handler, or what register() knows for an event."""
 
-    __slots__ = ("functions", "handler", "id", "options", "payload", "takes_metadata")
+    __slots__ = ("functions", "handler", "id", "is_free", "options", "payload", "supports", "takes_metadata", "timeout")
 
     def __init__(
         self, id: str, functions: tuple[Callable[..., object], ...], handler: AnyHandler | None = None
@@ -34,8 +42,14 @@ class Route:
         #: What the payload is decoded as; None for the envelope itself.
         self.payload: Any = None
         self.takes_metadata = False
+        self.timeout: float | None = None
+        self.supports: Supports | None = None
+        #: It has neither limits nor a destination of its own.
+        self.is_free = True
         if handler is not None:
-            self.options = handler.declared
+            self.options = options = handler.declared
+            self.timeout, self.supports = options.timeout, options.supports
+            self.is_free = (options.timeout, options.concurrency, options.rate, options.destination) == (None,) * 4
             self.takes_metadata = handler.takes_metadata
             if handler.payload is not EventEnvelope:
                 self.payload = handler.payload
@@ -51,6 +65,7 @@ class Router:
         self._count = 0
         self._routes: dict[str, Route] = {}
         self._found: dict[tuple[str, str], tuple[Route, ...]] = {}
+        self._listeners: dict[tuple[str, str], tuple[object, Route]] = {}
 
     def __bool__(self) -> bool:
         """Whether anybody could receive anything. A registry that cannot be counted is taken to have some."""
@@ -106,14 +121,27 @@ class Router:
 
     def current(self, names: Sequence[str]) -> tuple[str, ...]:
         """Stored ids as they are now: an alias stands for the handler that has it."""
-        return tuple(found.id if (found := self._roster.named(name)) else name for name in names)
+        return tuple(map(self._current, names))
+
+    def _current(self, name: str) -> str:
+        plain = name.removeprefix(GAVE_UP)
+        handler = self._roster.named(plain)
+        return name if handler is None else name.removesuffix(plain) + handler.id
 
     def _listening(self, event: EventEnvelope) -> Route | None:
-        found = self._registry.listener_for(event.aggregate_type, event.event_type)
+        kind = (event.aggregate_type, event.event_type)
+        found = self._registry.listener_for(*kind)
         if found is None:
             return None
+        known = self._listeners.get(kind)
+        if known is not None and known[0] is found:
+            return known[1]
         listeners = tuple(found) if isinstance(found, Sequence) else (found,)
-        return Route(LISTENER_ID, listeners) if listeners else None
+        if not listeners:
+            return None
+        route = Route(LISTENER_ID, listeners)
+        _keep(self._listeners, kind, (found, route))
+        return route
 
     def _matching(self, event: EventEnvelope) -> Sequence[Route]:
         if self._count != len(self._roster):
@@ -123,9 +151,9 @@ class Router:
         if found is None:
             found = tuple(map(self._route, self._search(*kind)))
             if found:  # a class that will match may not be known yet
-                self._found[kind] = found
-        if any(route.options is not None and route.options.supports for route in found):
-            return [route for route in found if _supports(route, event)]
+                _keep(self._found, kind, found)
+        if any(route.supports is not None for route in found):
+            return [route for route in found if route.supports is None or route.supports(event)]
         return found
 
     def _search(self, aggregate_type: str, event_type: str) -> list[AnyHandler]:
@@ -146,5 +174,8 @@ class Router:
         return route or self._routes.setdefault(handler.id, Route(handler.id, (handler.function,), handler))
 
 
-def _supports(route: Route, event: EventEnvelope) -> bool:
-    return route.options is None or route.options.supports is None or bool(route.options.supports(event))
+def _keep(known: dict[K, V], key: K, value: V) -> None:
+    """Remember what was found, but not for ever more: somebody may make up names of events."""
+    if len(known) >= _KEPT_AT_MOST:
+        known.clear()
+    known[key] = value

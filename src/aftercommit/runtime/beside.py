@@ -19,8 +19,11 @@ class Job:
         self._result: Result | None = None
         self._is_left = False
 
-    def run(self) -> None:
-        result = self._function()
+    def run(self) -> Result:
+        return self._function()
+
+    def end(self, result: Result) -> None:
+        """Tell whoever waits, or else whoever wants to hear of it."""
         with self._changed:
             self._result = result
             self._changed.notify_all()
@@ -62,10 +65,11 @@ class SideThreads:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            job.run()
-            del job  # while it waits for the next, a thread keeps nothing of the last alive
-            with self._lock:
+            result = job.run()
+            with self._lock:  # before anybody hears of it: who then closes finds this thread idle
                 self._busy -= 1
+            job.end(result)
+            del job, result  # while it waits for the next, a thread keeps nothing of the last alive
 
     def close(self) -> None:
         """Idle threads end at once, one that runs a function after it."""
