@@ -113,7 +113,7 @@ class EventEnvelope:
             aggregate_id,
             tenant_id,
             key,
-            headers,
+            headers_of(headers),
             available_at,
             deliver_after,
         )
@@ -272,11 +272,11 @@ def establish(
     aggregate_id: str | int | UUID | None,
     tenant_id: str | None,
     key: str | int | UUID | None,
-    headers: Mapping[str, str] | None,
+    headers: Mapping[str, str],
     available_at: datetime,
     deliver_after: Duration,
 ) -> None:
-    """Fill in a new event, by its rules; type, payload and version are known to be right.
+    """Fill in a new event, by its rules; type, payload, version and headers are known to be right.
 
     By position: write() is in a hurry.
     """
@@ -295,7 +295,7 @@ def establish(
         GLOBAL if aggregate_type is GLOBAL else name_of(aggregate_type, "aggregate_type", 64),
         None if aggregate_id is None else text_of(aggregate_id, "aggregate_id", 128),
         None if tenant_id is None else name_of(tenant_id, "tenant_id", 64),
-        headers_of(headers),
+        headers,
         due,
         delay,
         None if key is None else text_of(key, "key", 255),

@@ -309,3 +309,44 @@ def test_a_handler_that_is_renamed_meanwhile_is_not_run_again(world: World) -> N
         assert world.statuses() == [EventStatus.DONE]
 
     world.run(scenario)
+
+
+def test_a_row_whose_only_handler_here_has_succeeded_is_done(world: World) -> None:
+    """The other one was removed meanwhile."""
+
+    async def scenario() -> None:
+        seen, outbox = Collector(), world.outbox()
+        handle(outbox, lambda function: function, seen, "one")
+        await write(outbox, "A")
+        world.change("""UPDATE outbox_event SET done_handlers = '["one"]', attempts = 1, status = 2""")
+        await outbox.drain()
+        assert (seen, world.statuses()) == ([], [EventStatus.DONE])
+
+    world.run(scenario)
+
+
+def test_a_hot_event_that_was_claimed_meanwhile_is_not_delivered_twice(world: World) -> None:
+    """Promise 5, for each row of an event by itself."""
+
+    async def scenario() -> None:
+        seen, begun, release = Collector(), Signal(), Signal()
+        outbox = world.outbox(poll_interval="1h", worker_count=2)
+
+        def slow(event: Any) -> None:
+            begun.set()
+            release.wait_here()
+            seen.add("slow")
+
+        outbox.handler("A", id="slow")(slow)
+        handle(outbox, lambda function: function, seen, "quick")
+        async with outbox:
+            await write(outbox, "A")
+            await begun.wait()
+            await world.until_settled(1)
+            world.change("UPDATE outbox_event SET lease_until = 1 WHERE status = 0")
+            assert await outbox.poll() == 1
+            release.set()
+            await world.until_settled(2)
+        assert sorted(seen) == ["quick", "slow"]
+
+    world.run(scenario)

@@ -181,10 +181,11 @@ def test_a_class_whose_instance_was_forgotten_is_reported_at_start(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
-        outbox = world.outbox()
+        outbox, own = world.outbox(), HandlerSet()
+        outbox.include(own)
 
         class Forgotten:
-            @outbox.handler("A")
+            @own.handler("A")
             def on_a(self, event: Any) -> None: ...
 
         with caplog.at_level(logging.WARNING):

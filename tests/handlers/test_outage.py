@@ -10,7 +10,7 @@ import pytest
 
 from aftercommit import Unavailable
 from aftercommit.event import EventStatus
-from tests.handlers.kit import Colouring, declare, due_now, write
+from tests.handlers.kit import Colouring, OrderPlaced, declare, due_now, write
 from tests.support import Collector, Signal, World
 
 
@@ -248,5 +248,35 @@ def test_the_pause_is_what_the_error_says_or_grows_by_itself(world: World) -> No
             pauses.append(round(world.rows()[0]["available_at"] / 1e6 - before / 1e3))
             pass_time(outbox)
         assert pauses == [1, 2, 4]
+
+    world.run(scenario)
+
+
+def test_a_probe_that_nobody_here_can_read_makes_room_for_the_next(world: World) -> None:
+    async def scenario() -> None:
+        shop, outbox = Shop(), world.outbox(unroutable_grace=None)
+        outbox.handler(OrderPlaced, id="h")(shop)
+        await write(outbox, OrderPlaced(1))
+        await outbox.drain()
+        shop.is_away = False
+        pass_time(outbox)
+        await write(outbox, OrderPlaced(2), OrderPlaced(3))
+        world.change("UPDATE outbox_event SET payload_version = 9 WHERE position = 2")
+        await outbox.drain()
+        assert shop.calls == [OrderPlaced(1), OrderPlaced(3)]
+
+    world.run(scenario)
+
+
+def test_a_suspect_is_not_put_off(world: World) -> None:
+    """Promise 4a: a deferral before it has begun would forget what it may have killed."""
+
+    async def scenario() -> None:
+        shop, outbox = Shop(), world.outbox()
+        outbox.handler("A", id="h")(shop)
+        await write(outbox, "A", "A", "A")
+        world.change("UPDATE outbox_event SET abandoned = 1 WHERE position = 3")
+        await outbox.drain()
+        assert len(shop.calls) == 2
 
     world.run(scenario)

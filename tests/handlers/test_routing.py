@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aftercommit import EventEnvelope, EventMetadata, HandlerSet, any_event
+from aftercommit import DuplicateHandler, EventEnvelope, EventMetadata, HandlerSet, any_event
 from aftercommit.event import EventStatus
 from tests.handlers.kit import (
     Colouring,
@@ -356,5 +356,65 @@ def test_a_handler_that_is_declared_later_takes_part_from_then_on(world: World) 
             await write(outbox, "A")
             await seen.reach(3)
         assert sorted(seen) == ["one", "one", "two"]
+
+    world.run(scenario)
+
+
+def test_sets_may_include_each_other(world: World) -> None:
+    async def scenario() -> None:
+        seen, one, two, outbox = Collector(), HandlerSet(), HandlerSet(), world.outbox()
+        one.include(two)
+        two.include(one).include(two)
+        outbox.include(one)
+        one.handler("A", id="one")(lambda event: seen.add("one"))
+        two.handler("A", id="two")(lambda event: seen.add("two"))
+        await write(outbox, "A")
+        await outbox.drain()
+        assert seen == ["one", "two"]
+
+    world.run(scenario)
+
+
+def test_a_set_that_does_not_fit_everywhere_is_refused_everywhere(world: World) -> None:
+    async def scenario() -> None:
+        shared, outbox = HandlerSet(), world.outbox()
+        outbox.handler("A", id="taken")(print)
+        outbox.include(shared)
+        with pytest.raises(DuplicateHandler):
+            shared.handler("A", id="taken")(print)
+        assert not shared._roster.handlers
+        other = HandlerSet()
+        other.handler("A", id="fine")(print)
+        other.handler("A", id="taken")(print)
+        with pytest.raises(DuplicateHandler):
+            outbox.include(other)
+        assert list(outbox._roster.handlers if world.is_async else outbox.plain._roster.handlers) == ["taken"]
+
+    world.run(scenario)
+
+
+def test_a_registry_may_change_its_mind(world: World) -> None:
+    """register() and its kin go on beside handlers, and are asked for every event."""
+
+    async def scenario() -> None:
+        seen = Collector()
+
+        class Moody:
+            listener: Any = None
+
+            def listener_for(self, aggregate_type: str, event_type: str) -> Any:
+                return self.listener
+
+        registry = Moody()
+        outbox = world.outbox(listener_registry=registry)
+        outbox.handler("A", id="handler")(lambda event: seen.add("handler"))
+        for name in ("first", "second"):
+            registry.listener = [lambda event, name=name: seen.add(name)]
+            await write(outbox, "A")
+            await outbox.drain()
+        registry.listener = []
+        await write(outbox, "A")
+        await outbox.drain()
+        assert seen == ["first", "handler", "second", "handler", "handler"]
 
     world.run(scenario)

@@ -278,3 +278,19 @@ def test_no_thread_of_a_handler_in_time_is_left_after_close(world: World, colour
         assert ours() == set()
 
     world.run(scenario)
+
+
+def test_a_call_that_is_left_behind_keeps_its_place_in_the_limit(world: World, stuck: Any) -> None:
+    async def scenario() -> None:
+        outbox = world.outbox(worker_count=2, retry_policy=Fixed("1h"), poll_interval="1h")
+        outbox.handler("A", id="stuck", timeout=SOON, concurrency=1)(stuck)
+        async with outbox:
+            await write(outbox, "A")
+            await world.until_settled(1, EventStatus.RETRY)
+            await write(outbox, "A")
+            await world.until_settled(2, EventStatus.RETRY)
+            assert [row["attempts"] for row in world.rows()] == [1, 0]
+            stuck.release.set()
+            await world.until_settled(1)
+
+    world.run(scenario)

@@ -60,6 +60,26 @@ def receipt_failed(event: OrderPlaced, failure: FailureContext) -> None: ...
 def wrong_fallback(event: OrderShipped, failure: FailureContext) -> None: ...
 
 
+@outbox.handler(OrderPlaced, id="second")
+def second(event: OrderPlaced) -> None: ...
+
+
+@second.fallback
+async def second_failed(event: OrderPlaced, meta: EventMetadata, failure: FailureContext) -> None: ...
+
+
+@outbox.fallback
+def shipped_failed(event: OrderShipped, failure: FailureContext) -> None: ...
+
+
+@outbox.fallback(OrderPaid)
+def paid_failed(event: OrderPaid, meta: EventMetadata, failure: FailureContext) -> None: ...
+
+
+@outbox.fallback  # wrong
+def no_failure(event: OrderReturned) -> None: ...
+
+
 @handlers.handler
 async def with_meta(event: OrderPlaced | OrderShipped, meta: EventMetadata) -> None: ...
 
@@ -94,6 +114,12 @@ class Desk:
 
     @handlers.handler(OrderShipped)
     async def on_shipped(self, event: OrderShipped, meta: EventMetadata) -> None: ...
+
+    @on_placed.fallback
+    def on_placed_failed(self, event: OrderPlaced, failure: FailureContext) -> None: ...
+
+    @on_shipped.fallback
+    def on_shipped_failed(self, event: OrderShipped, meta: EventMetadata, failure: FailureContext) -> None: ...
 
     @handlers.handler(OrderShipped)  # wrong
     def on_wrong(self, event: OrderPlaced) -> None: ...

@@ -310,6 +310,15 @@ def test_rows_are_read_by_their_content_type_whatever_writes_now() -> None:
     assert json.decode(written(json, OrderPlaced(7), content_type="Application/JSON; charset=utf-8"), OrderPlaced)
 
 
+def test_what_rows_say_of_themselves_fills_no_memory() -> None:
+    """Whoever writes them may say something else each time."""
+    types = PayloadTypes()
+    for number in range(1, 50):
+        types.decode(event("any", '{"number":7}', payload_version=number), OrderEvent)
+        types.decode(event("OrderEvent", '{"number":7}', content_type=f"application/json; n={number}"), OrderEvent)
+    assert len(types._ready) + len(types._readers) < 10
+
+
 def test_a_format_of_ones_own_is_read_as_long_as_it_is_named() -> None:
     old, new = PayloadTypes(Upper()), PayloadTypes([JsonSerializer(), Upper()])
     row = event("OrderEvent").replace(payload_bytes=b"7", content_type="application/x-upper")

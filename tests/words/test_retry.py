@@ -604,7 +604,9 @@ def test_a_function_is_asked_for_the_error_itself():  # TC-396
     ],
 )
 def test_classes_and_functions_go_together(error, expected):  # TC-397, TC-398
-    policy = Fixed("1s", retry_on=(TimeoutError, is_busy), give_up_on=(ValueError, lambda error: "for good" in str(error)))
+    policy = Fixed(
+        "1s", retry_on=(TimeoutError, is_busy), give_up_on=(ValueError, lambda error: "for good" in str(error))
+    )
 
     assert policy.should_retry(error) is expected
     assert Jittered(policy, "1s").should_retry(error) is expected

@@ -57,10 +57,11 @@ def both(types: PayloadTypes, kind: Any = Paid) -> PayloadTypes:
 @pytest.mark.parametrize("kind", [Paid, PaidModel])
 def test_each_version_takes_the_steps_that_it_lacks(kind: Any) -> None:
     types, name = both(PayloadTypes(), kind), kind.__name__
-    assert types.decode(row(1, kind=name), kind) == kind(number=7, amount=4200, currency="EUR")
-    assert types.decode(row(2, kind=name), kind) == kind(number=7, amount=42, currency="EUR")
     now = row(3, '{"number":7,"amount":42,"currency":"USD"}', kind=name)
-    assert types.decode(now, kind) == kind(number=7, amount=42, currency="USD")
+    for _ in range(2):  # what is kept of one decoding must not be taken for another
+        assert types.decode(now, kind) == kind(number=7, amount=42, currency="USD")
+        assert types.decode(row(2, kind=name), kind) == kind(number=7, amount=42, currency="EUR")
+        assert types.decode(row(1, kind=name), kind) == kind(number=7, amount=4200, currency="EUR")
 
 
 @pytest.mark.parametrize("kind", [Paid, PaidModel])

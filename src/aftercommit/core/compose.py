@@ -15,7 +15,7 @@ from aftercommit.context import ContextProvider, Providers, as_headers, checked,
 from aftercommit.durations import Duration
 from aftercommit.errors import InvalidEvent, InvalidName, InvalidPayload
 from aftercommit.event import EventEnvelope, establish
-from aftercommit.fields import UNSET, check_size, headers_of, payload_of, plain_content_type
+from aftercommit.fields import UNSET, check_size, headers_of, payload_of, plain_content_type, read_only
 from aftercommit.names import GLOBAL, name_of
 from aftercommit.payloads import Encoded, PayloadTypes
 
@@ -125,16 +125,16 @@ class Composer:
 
     def _carrying(
         self, headers: Mapping[str, str] | None, declared: Mapping[str, str] | None, context: Mapping[str, str] | None
-    ) -> Mapping[str, str] | None:
+    ) -> Mapping[str, str]:
         """Headers with context among them: from providers, then the class, then the caller; the last one wins."""
         if headers:
             refuse_reserved(headers)
         if not self._providers and declared is None and context is None:
-            return headers
+            return headers_of(headers)
         stored = as_headers(self._providers.capture())
         if declared is not None:
             stored.update(as_headers(checked(declared)))
         stored.update(headers_of(headers))
         if context is not None:
             stored.update(as_headers(checked(context)))
-        return stored
+        return read_only(stored)

@@ -20,7 +20,7 @@ from aftercommit.core.signatures import (
 )
 from aftercommit.errors import DuplicateHandler, InvalidHandler
 from aftercommit.event import EventEnvelope
-from aftercommit.metadata import FailureContext
+from aftercommit.metadata import EventMetadata, FailureContext
 from aftercommit.names import name_of
 
 T = TypeVar("T")
@@ -100,7 +100,15 @@ class Handler(Generic[T, P, R]):
     @overload
     def fallback(self, function: Callable[[T, FailureContext], Any], /) -> Callable[[T, FailureContext], Any]: ...
     @overload
+    def fallback(
+        self, function: Callable[[T, EventMetadata, FailureContext], Any], /
+    ) -> Callable[[T, EventMetadata, FailureContext], Any]: ...
+    @overload
     def fallback(self, function: Callable[[S, T, FailureContext], Any], /) -> Callable[[S, T, FailureContext], Any]: ...
+    @overload
+    def fallback(
+        self, function: Callable[[S, T, EventMetadata, FailureContext], Any], /
+    ) -> Callable[[S, T, EventMetadata, FailureContext], Any]: ...
     def fallback(self, function: Any, /) -> Any:
         """Called once, when the handler's attempts are used up or its error is not worth another.
 

@@ -44,6 +44,7 @@ class HandlerSet:
         self._methods: list[AnyHandler] = []
         self._instances: list[object] = []
         self._followers: list[HandlerSet] = []
+        self._included: list[HandlerSet] = []
 
     # ------------------------------------------------------------ declaring
 
@@ -65,7 +66,7 @@ class HandlerSet:
         """Declare a function as a handler. Its first parameter's type is the route; or name one.
 
         The route may be a class, the name of an event type (a string or an Enum member), or `any_event`. Options:
-        aggregate_type, retry, timeout, concurrency, rate, id, aliases, supports.
+        aggregate_type, retry, timeout, concurrency, rate, id, aliases, supports, destination.
         """
         is_route = route is None or isinstance(route, str | Enum | AnyEvent | type)
         if not is_route:
@@ -88,6 +89,10 @@ class HandlerSet:
     def fallback(self, route: type[T], /) -> Callable[[Fallen], Fallen]: ...  # type: ignore[overload-overlap]
     @overload
     def fallback(self, function: Callable[[T, FailureContext], R], /) -> Callable[[T, FailureContext], R]: ...
+    @overload
+    def fallback(
+        self, function: Callable[[T, EventMetadata, FailureContext], R], /
+    ) -> Callable[[T, EventMetadata, FailureContext], R]: ...
     def fallback(self, route_or_function: Any, /) -> Any:
         """A fallback for all handlers of a payload type that have none of their own."""
         if isinstance(route_or_function, type):
@@ -113,9 +118,10 @@ class HandlerSet:
     def include(self, other: object) -> Self:
         """Take over the handlers of a HandlerSet, also those that it gets later, or the methods of an instance."""
         if isinstance(other, HandlerSet):
-            if other is not self and self not in other._followers:
+            if self not in other._followers:
                 self._take(other._roster.handlers.values(), other._roster.fallbacks)
                 other._followers.append(self)
+                self._included.append(other)
         elif not any(known is other for known in self._instances):
             self._take(_methods_of(other), [])
             self._instances.append(other)
@@ -125,22 +131,12 @@ class HandlerSet:
 
     def _take(self, handlers: Iterable[AnyHandler], fallbacks: Iterable[Fallback]) -> None:
         """Add all or none, here and wherever this set is included."""
-        everybody = self._everybody()
+        everybody = _reached(self, lambda each: each._followers)
         news = [each._new(handlers, fallbacks) for each in everybody]
         for each, new in zip(everybody, news, strict=True):
             each._check(*new)
         for each, new in zip(everybody, news, strict=True):
             each._add(*new)
-
-    def _everybody(self) -> list[HandlerSet]:
-        found: list[HandlerSet] = []
-        waiting = [self]
-        while waiting:
-            each = waiting.pop()
-            if each not in found:
-                found.append(each)
-                waiting.extend(each._followers)
-        return found
 
     def _new(
         self, handlers: Iterable[AnyHandler], fallbacks: Iterable[Fallback]
@@ -160,7 +156,20 @@ class HandlerSet:
 
     def _not_included(self) -> list[AnyHandler]:
         """Methods that are declared here and wait for an instance of their class."""
-        return [method for method in self._methods if not method.is_included]
+        sources = _reached(self, lambda each: each._included)
+        return [method for source in sources for method in source._methods if not method.is_included]
+
+
+def _reached(start: HandlerSet, further: Callable[[HandlerSet], Iterable[HandlerSet]]) -> list[HandlerSet]:
+    """A set and all that are reached from it; each once, for they may include each other."""
+    found: list[HandlerSet] = []
+    waiting = [start]
+    while waiting:
+        each = waiting.pop()
+        if each not in found:
+            found.append(each)
+            waiting.extend(further(each))
+    return found
 
 
 def _methods_of(instance: object) -> list[AnyHandler]:

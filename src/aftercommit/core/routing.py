@@ -146,12 +146,13 @@ class Router:
     def _matching(self, event: EventEnvelope) -> Sequence[Route]:
         if self._count != len(self._roster):
             self._found, self._count = {}, len(self._roster)
-        kind = (event.aggregate_type, event.event_type)
-        found = self._found.get(kind)
+        # One and the same dictionary: what is found while a handler is added must not outlive the addition.
+        kind, known = (event.aggregate_type, event.event_type), self._found
+        found = known.get(kind)
         if found is None:
             found = tuple(map(self._route, self._search(*kind)))
             if found:  # a class that will match may not be known yet
-                _keep(self._found, kind, found)
+                _keep(known, kind, found)
         if any(route.supports is not None for route in found):
             return [route for route in found if route.supports is None or route.supports(event)]
         return found
