@@ -1,6 +1,6 @@
 """Handlers from end to end: typed, by name and generic; a retry, a fallback, context. Needs nothing but the package.
 
-    python examples/handlers.py
+python examples/handlers.py
 """
 
 from __future__ import annotations

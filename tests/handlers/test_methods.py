@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -198,3 +199,18 @@ def test_a_class_whose_instance_was_forgotten_is_reported_at_start(
         assert "on_a" not in caplog.text
 
     world.run(scenario)
+
+
+def test_a_method_may_take_a_class_of_the_function_around() -> None:
+    own = HandlerSet()
+
+    @dataclass
+    class Local:
+        order_id: int
+
+    class Mailer:
+        @own.handler
+        def on_local(self, event: Local) -> None: ...
+
+    outbox = Outbox("sqlite://").include(Mailer())
+    assert outbox._roster.handlers["on_local"].payload is Local

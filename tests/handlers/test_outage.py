@@ -280,3 +280,30 @@ def test_a_suspect_is_not_put_off(world: World) -> None:
         assert len(shop.calls) == 2
 
     world.run(scenario)
+
+
+def test_listeners_have_destinations_of_their_own(world: World) -> None:
+    async def scenario() -> None:
+        shop, seen, outbox = Shop(), Collector(), world.outbox()
+        outbox.register("A", shop).register("B", seen.add)
+        await write(outbox, "A", "A", "B")
+        await outbox.drain()
+        assert (len(shop.calls), len(seen)) == (1, 1)
+
+    world.run(scenario)
+
+
+def test_a_probe_that_cannot_be_decoded_says_nothing(world: World) -> None:
+    async def scenario() -> None:
+        shop, outbox = Shop(), world.outbox()
+        outbox.handler(OrderPlaced, id="h")(shop)
+        await write(outbox, OrderPlaced(1))
+        await outbox.drain()
+        pass_time(outbox)
+        await write(outbox, OrderPlaced(2))
+        world.change("UPDATE outbox_event SET payload = '7' WHERE position = 2")
+        await outbox.drain()
+        assert world.statuses() == [EventStatus.RETRY, EventStatus.DEAD]
+        assert (await outbox.stats()).unavailable == ("shop",)
+
+    world.run(scenario)

@@ -20,6 +20,7 @@ from tests.handlers.kit import (
     OrderReturned,
     OrderShipped,
     Parcel,
+    declare,
     due_now,
     rows,
     write,
@@ -416,5 +417,17 @@ def test_a_registry_may_change_its_mind(world: World) -> None:
         await write(outbox, "A")
         await outbox.drain()
         assert seen == ["first", "handler", "second", "handler", "handler"]
+
+    world.run(scenario)
+
+
+def test_a_handler_that_is_declared_while_it_runs_finds_what_waits(world: World, colour: Colouring) -> None:
+    async def scenario() -> None:
+        seen, outbox = Collector(), world.outbox(poll_interval="1h")
+        await write(outbox, "A")
+        async with outbox:
+            assert await outbox.poll() == 0
+            declare(outbox, colour, seen.add)
+            await seen.reach(1)
 
     world.run(scenario)

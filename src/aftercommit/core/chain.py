@@ -11,7 +11,7 @@ from aftercommit.core.attempt import Attempt, failure_of
 from aftercommit.core.circuits import Circuits
 from aftercommit.core.gates import Gate, Gates
 from aftercommit.core.routing import Route, Router
-from aftercommit.errors import HandlerTimeout, UnroutableEvent
+from aftercommit.errors import HandlerTimeout, UndecodablePayload, UnroutableEvent
 from aftercommit.metadata import StoredError
 from aftercommit.outcome import DONE, Dead, Defer, Discard, Outcome, Raised, Release, Result, Retry, Unavailable
 from aftercommit.ports import Runtime
@@ -22,7 +22,7 @@ from aftercommit.rules.decide import both_failed, decide, falls_back, worker_los
 log = logging.getLogger("aftercommit.delivery")
 
 
-#: A handler's id, and the destination that it has declared for an event.
+#: Whose destination it is, and the one that is declared for the event.
 Line = tuple[str, str | None]
 
 
@@ -50,7 +50,9 @@ class Chain:
     async def run(self, claimed: Claimed, route: Route) -> Outcome:
         """All steps for one event and one handler."""
         if route.is_free and not self.circuits:
-            return await self._after(claimed, route, (route.id, None), await self._attempt.handle(claimed, route, None))
+            return await self._after(
+                claimed, route, (route.line, None), await self._attempt.handle(claimed, route, None)
+            )
         return await self._run_limited(claimed, route)
 
     async def _run_limited(self, claimed: Claimed, route: Route) -> Outcome:
@@ -58,7 +60,7 @@ class Chain:
         try:
             line = self._line(claimed, route)
         except Exception as error:  # a function of the user's own
-            return await self._failed(claimed, route, (route.id, None), Raised(error))
+            return await self._failed(claimed, route, (route.line, None), Raised(error))
         gate = self.gates.of(route.id, route.options)
         wait = self._wait(claimed, line, gate)
         if wait is not None:
@@ -77,7 +79,7 @@ class Chain:
     def _line(self, claimed: Claimed, route: Route) -> Line:
         """The handler, and the destination that it has declared for this event."""
         declared = route.options.destination if route.options is not None else None
-        return route.id, declared(claimed.event) if declared is not None else None
+        return route.line, declared(claimed.event) if declared is not None else None
 
     def _wait(self, claimed: Claimed, line: Line, gate: Gate | None) -> float | None:
         """Seconds that the event has to wait before it is begun; None when it may begin now."""
@@ -108,20 +110,26 @@ class Chain:
             wait = self.circuits.away(*line, error)
             log.info("%r waits for %s: %s", claimed.event, error.destination, error_text(error.__cause__ or error))
             return Defer(timedelta(seconds=wait))
-        if isinstance(error, HandlerTimeout):
-            self.circuits.silent(*line)
-        else:
-            self.circuits.answered(*line)
+        self._tell(line, error)
+        outcome = self.judge(claimed, route, result)
         if isinstance(error, Discard):
             log.info("%s discarded %r: %s", route.id, claimed.event, error.message)
-            return DONE
-        outcome = self.judge(claimed, route, result)
-        log_failure(claimed, route, error, outcome)
+        else:
+            log_failure(claimed, route, error, outcome)
         if not falls_back(error, outcome):
             return outcome
         policy, limit = self._policy(route)
         exhausted = claimed.attempts + 1 >= limit_of(policy, limit)
         return await self._fall_back(claimed, route, error, exhausted=exhausted) or outcome
+
+    def _tell(self, line: Line, error: BaseException) -> None:
+        """What a failure says of the destination."""
+        if isinstance(error, HandlerTimeout):
+            self.circuits.silent(*line)
+        elif isinstance(error, UndecodablePayload):  # nobody was called
+            self.circuits.interrupted(*line)
+        else:
+            self.circuits.answered(*line)
 
     async def lost(self, claimed: Claimed, route: Route) -> Outcome:
         """For an event that has ended too many processes: its handler is not called again, its fallback once."""

@@ -58,7 +58,7 @@ class Handler(Generic[T, P, R]):
 
     def __init__(self, function: Callable[P, R], route: object, options: dict[str, Any], scope: Scope) -> None:
         refuse_uncallable(getattr(function, "__func__", function) if scope.is_class_body else function)
-        update_wrapper(self, function)  # first: it also copies the function's attributes
+        update_wrapper(self, function, updated=())  # its name and its words, not its attributes
         self.function = function
         self.route = route
         self.declared: Declared = declared(function, options, is_generic=isinstance(route, AnyEvent))

@@ -29,7 +29,18 @@ V = TypeVar("V")
 class Route:
     """One receiver of events, ready to be called: a handler, or what register() knows for an event."""
 
-    __slots__ = ("functions", "handler", "id", "is_free", "options", "payload", "supports", "takes_metadata", "timeout")
+    __slots__ = (
+        "functions",
+        "handler",
+        "id",
+        "is_free",
+        "line",
+        "options",
+        "payload",
+        "supports",
+        "takes_metadata",
+        "timeout",
+    )
 
     def __init__(
         self, id: str, functions: tuple[Callable[..., object], ...], handler: AnyHandler | None = None
@@ -38,6 +49,8 @@ class Route:
         #: Called one after the other, until one of them fails.
         self.functions = functions
         self.handler = handler
+        #: What is remembered of its destination goes by this name.
+        self.line = id
         self.options: Declared | None = None
         #: What the payload is decoded as; None for the envelope itself.
         self.payload: Any = None
@@ -140,6 +153,7 @@ class Router:
         if not listeners:
             return None
         route = Route(LISTENER_ID, listeners)
+        route.line = f"{LISTENER_ID} {kind[0]}/{kind[1]}"  # all that is registered has one id, and not one destination
         _keep(self._listeners, kind, (found, route))
         return route
 
