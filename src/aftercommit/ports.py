@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Context
 from datetime import timedelta
-from enum import Enum
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -21,20 +20,13 @@ from aftercommit.claims import (
     DeadFilter,
     Lease,
     NewEvent,
-    QueryResult,
     RowKey,
     Settlement,
 )
+from aftercommit.execution import Colour, Tx
 from aftercommit.outcome import Result
 
 T = TypeVar("T")
-
-
-class Colour(Enum):
-    """Whether awaiting really suspends. Runtimes, executors and stores of one outbox have the same colour."""
-
-    BLOCKING = "blocking"
-    ASYNC = "async"
 
 
 # ---------------------------------------------------------------- runtime
@@ -98,8 +90,19 @@ class Runtime(Protocol):
 
     def spawn(self, name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> Task: ...
 
-    async def call(self, function: Callable[..., object], *arguments: object, context: Context) -> Result:
-        """Run a user's function to its end, whatever its colour. Never raises: a BaseException comes back Raised."""
+    async def call(
+        self,
+        function: Callable[..., object],
+        *arguments: object,
+        context: Context,
+        timeout: float | None = None,
+        ended: Callable[[], None] | None = None,
+    ) -> Result:
+        """Run a user's function to its end, whatever its colour. Never raises: a BaseException comes back Raised.
+
+        After `timeout` seconds it comes back Raised(HandlerTimeout): an async function is cancelled; one that goes on
+        all the same is left behind, and `ended` is called, from any thread, when it is over at last.
+        """
         ...
 
     def interrupt(self) -> None:
@@ -114,113 +117,6 @@ class Runtime(Protocol):
 
 
 # ---------------------------------------------------------------- stores
-
-
-class Tx(Protocol):
-    """Where statements run: an open transaction, the caller's or the store's own. Parameters are positional."""
-
-    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        """The number of rows that it matched."""
-        ...
-
-    async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int: ...
-
-    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]: ...
-
-
-class OpenTransaction(Tx, Protocol):
-    """A transaction on a connection that the executor lent."""
-
-    @property
-    def connection(self) -> Any: ...
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the database still has the transaction that was begun."""
-        ...
-
-    async def query(self, sql: str, parameters: Any = ()) -> QueryResult: ...
-
-    async def commit(self) -> None:
-        """Commit, and give the connection back. When it raises, the transaction is still to be ended."""
-
-    async def savepoint(self, name: str) -> None: ...
-
-    async def release(self, name: str) -> None: ...
-
-    async def rollback_to(self, name: str) -> None: ...
-
-    async def end(self) -> None:
-        """Roll back, and give the connection back, unless it has been."""
-
-
-class Fault(Enum):
-    """What a driver's error means. Each executor knows its driver's codes."""
-
-    #: One row has a value that the database cannot take.
-    ROW = "row"
-    #: A deadlock or a serialisation failure: all was rolled back, and the same again is right.
-    CONFLICT = "conflict"
-    #: Somebody held a lock for too long, or no connection became free.
-    BUSY = "busy"
-    MISSING_TABLE = "missing table"
-    FORBIDDEN = "forbidden"
-    READ_ONLY = "read-only"
-    UNREACHABLE = "unreachable"
-    OTHER = "other"
-
-    @property
-    def is_of_one_row(self) -> bool:
-        """Whether the other rows of a group may go on without the one that is to blame."""
-        return self in (Fault.ROW, Fault.BUSY, Fault.CONFLICT)
-
-
-class AdoptedTx(Tx, Protocol):
-    """A caller's own connection, in whatever transaction it is in."""
-
-    @property
-    def is_active(self) -> bool:
-        """Whether a statement now would be part of a transaction: begun, or begun by the driver before it."""
-        ...
-
-    @property
-    def is_begun(self) -> bool:
-        """Whether the database has an open transaction."""
-        ...
-
-
-class Executor(Protocol):
-    """Runs statements over one driver. Two small ones per driver, one of each colour, serve the same store."""
-
-    colour: Colour
-
-    async def fetch(self, sql: str, parameters: Sequence[object] = (), *, writes: bool = True) -> list[Any]:
-        """Run one statement in a transaction of its own; its rows."""
-        ...
-
-    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        """Run one statement in a transaction of its own; how many rows it matched."""
-        ...
-
-    async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
-        """Run `work` in a transaction of its own and commit it; again from its start after a conflict. `work` awaits
-        nothing but the Tx that it gets."""
-        ...
-
-    async def begin(self) -> OpenTransaction: ...
-
-    def adopt(self, connection: object) -> AdoptedTx | None:
-        """A Tx over a caller's own connection; None when this driver does not know it."""
-        ...
-
-    def fault_of(self, error: Exception) -> Fault:
-        """What a driver's error means."""
-        ...
-
-    async def close(self) -> None: ...
-
-    def abandon(self) -> None:
-        """In a forked child: forget the parent's connections without touching them."""
 
 
 @runtime_checkable

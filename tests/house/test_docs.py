@@ -18,6 +18,13 @@ def test_every_option_stands_in_the_docs_and_no_other() -> None:
     assert sorted(rows) == sorted(option.name for option in fields(OutboxConfig) if option.name != "wiring")
 
 
+def test_every_option_of_a_handler_stands_in_the_docs_and_no_other() -> None:
+    from aftercommit.core.declaring import HandlerOptions
+
+    rows = re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs/handlers.md").read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(HandlerOptions.__annotations__)
+
+
 def test_the_fifteen_lines_of_the_readme_run(tmp_path: Path, monkeypatch, capsys) -> None:
     readme = (ROOT / "README.md").read_text()
     (example,) = re.findall(r"## Fifteen lines\n\n```python\n(.*?)```", readme, re.DOTALL)
@@ -36,6 +43,7 @@ def test_docstring_examples_run() -> None:
     import doctest
 
     from aftercommit import api, event, ids
+    from aftercommit.core import handlers
 
-    for module in (api, event, ids):
+    for module in (api, event, handlers, ids):
         assert doctest.testmod(module).failed == 0

@@ -36,6 +36,7 @@ class Worker:
     def __init__(self, spec: dict[str, Any]) -> None:
         self.world = world_of(spec)
         self.journal = Journal(self.world.folder / "journal")
+        self.gate = self.world.folder / "gate"
         self.outbox = self.world.outbox(retry_policy=Fixed("20ms"), **spec["options"])
         faults.install(self.outbox._store, self.journal)
         listener = Listener(self.journal, Path(spec["gate"]) if spec["gate"] else None)
@@ -69,11 +70,12 @@ class Worker:
         self._say_all("ok", events)
         return [event.event_id for event in events]
 
-    async def write_on(self, count: int) -> list[str]:
-        """Until that many commits were reported, whatever comes in between. The errors that did, by their names."""
+    async def write_on(self, count: int | None = None) -> list[str]:
+        """Until that many commits were reported, or until the gate is open, whatever comes in between. The errors that
+        did, by their names."""
         errors: list[str] = []
         reported = 0
-        while reported < count:
+        while reported < count if count is not None else not self.gate.exists():
             event = EventEnvelope(EVENT, payload_json=json.dumps({"n": reported}))
             self.journal.say("begin", event.event_id)
             try:
@@ -85,6 +87,8 @@ class Worker:
             else:
                 self.journal.say("ok", event.event_id)
                 reported += 1
+                if count is None:
+                    await self._pause(0.002)
         return errors
 
     async def write_slowly(self, seconds: float) -> str:

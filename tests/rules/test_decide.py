@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aftercommit import Done, Exponential, Fixed, Jittered, NoRetry, RetryAfter, RetryAfterError
-from aftercommit.errors import UndecodableRow, UnroutableEvent
-from aftercommit.outcome import DONE, Dead, Defer, Ok, Outcome, Raised, Release, Retry
+from aftercommit.errors import UndecodablePayload, UndecodableRow, UnroutableEvent
+from aftercommit.outcome import DONE, Dead, DeadLetter, Defer, Discard, Ok, Outcome, Raised, Release, Retry
 from aftercommit.redact import MAX_ERROR_LENGTH
 from aftercommit.retry import LONGEST
-from aftercommit.rules.decide import decide, decide_unroutable
+from aftercommit.rules.decide import both_failed, decide, decide_unroutable, falls_back
 
 POLICY = Fixed("3s")
 FAILURE = Raised(ValueError("no"))
@@ -224,3 +224,47 @@ def test_every_delivery_has_one_outcome_within_the_limits(result, attempts, poli
         case Defer(delay):
             assert timedelta(0) <= delay <= LONGEST
     assert isinstance(outcome, Retry | Dead) == (isinstance(result, Raised) and not result.interrupted)
+
+
+# --- what a handler may raise on purpose
+
+
+def test_a_discarded_event_is_done_whatever_its_policy():
+    assert after(Raised(Discard("seen before"))) == DONE
+    assert after(Raised(Discard("seen before")), attempts=99, max_attempts=1, policy=NoRetry()) == DONE
+
+
+def test_a_dead_letter_is_dead_at_its_first_attempt():
+    assert after(Raised(DeadLetter("needs a human"))) == Dead("DeadLetter: [AC062] needs a human")
+
+
+def test_what_cannot_be_decoded_is_dead_and_nobody_was_called():
+    outcome = after(Raised(UndecodablePayload("is no OrderPlaced")))
+    assert isinstance(outcome, Dead)
+    assert not outcome.counted
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ValueError("no"), True),
+        (DeadLetter("no"), False),
+        (UndecodablePayload("no"), False),
+        (UnroutableEvent("no"), False),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_fallback_is_for_calls_that_failed(error, expected):
+    assert falls_back(error, after(Raised(error), policy=NoRetry())) is expected
+
+
+def test_a_fallback_is_not_for_what_is_tried_again():
+    assert not falls_back(FAILURE.error, after(FAILURE))
+
+
+@given(st.text(max_size=5000), st.text(max_size=5000))
+def test_both_errors_are_kept_however_long_they_are(first, second):
+    text = both_failed(ValueError(first), LookupError(second)).error
+    assert len(text) <= MAX_ERROR_LENGTH
+    assert text.startswith("ValueError")
+    assert "; the fallback failed too: LookupError" in text

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from aftercommit.event import EventStatus
+from aftercommit.execution import Colour
 from aftercommit.outcome import Retry
-from aftercommit.ports import Colour
 from aftercommit.stores.sqlite import target
 from aftercommit.testing import StoreConformance
 from aftercommit.testing.fidelity import HANDLERS

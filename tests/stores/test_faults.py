@@ -15,7 +15,7 @@ from aftercommit.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from aftercommit.ports import Fault
+from aftercommit.execution import Fault
 from aftercommit.stores.faults import explained
 from aftercommit.stores.identifiers import TableNames
 from aftercommit.stores.sqlite.target import DIALECT

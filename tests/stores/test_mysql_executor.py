@@ -12,7 +12,7 @@ import pytest
 
 from aftercommit.claims import NewEvent
 from aftercommit.errors import StoreBusy, TransactionEnded, UnsupportedTransaction
-from aftercommit.ports import Colour, Fault
+from aftercommit.execution import Colour, Fault
 from aftercommit.stores.mysql.link import LinkTx
 from aftercommit.testing.kit import event, insert, take
 from tests.stores.mysql_kit import DRIVERS, Scenario, Table, locked, made, opened, played, session_of

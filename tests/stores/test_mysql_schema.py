@@ -13,7 +13,7 @@ import pytest
 
 from aftercommit.claims import NewEvent, RowKey
 from aftercommit.errors import SchemaMissing
-from aftercommit.ports import Colour
+from aftercommit.execution import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.mysql.link import LinkTx
 from aftercommit.testing.kit import LEASE, event, insert, take

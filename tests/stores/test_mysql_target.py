@@ -22,7 +22,7 @@ from aftercommit.errors import (
     StoreUnavailable,
     UnknownStore,
 )
-from aftercommit.ports import Colour, Fault
+from aftercommit.execution import Colour, Fault
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.mysql import faults

@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from aftercommit.claims import ClaimRequest, Settlement
+from aftercommit.execution import Fault
 from aftercommit.outcome import DONE, Retry
-from aftercommit.ports import Fault
 from aftercommit.stores.postgres import asyncpg_driver, psycopg_async, psycopg_sync
 from aftercommit.testing.kit import LEASE, ids, take
 from tests.stores.postgres_kit import Table, Way

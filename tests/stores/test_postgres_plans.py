@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from aftercommit.claims import ClaimRequest, Settlement
+from aftercommit.execution import Colour
 from aftercommit.outcome import DONE
-from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.postgres import asyncpg_driver, psycopg_async, psycopg_sync

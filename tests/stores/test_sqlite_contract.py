@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from aftercommit.claims import DeadFilter, Settlement, Undecodable
+from aftercommit.execution import Colour
 from aftercommit.outcome import DONE, Dead, Retry
-from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.testing import StoreConformance

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from aftercommit.errors import SchemaMismatch
-from aftercommit.ports import Colour, Tx
+from aftercommit.execution import Colour, Tx
 from aftercommit.runtime.threads import run
 from aftercommit.stores.identifiers import TableNames
 from aftercommit.stores.sql import SqlStore

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from aftercommit.claims import DeadFilter, RowKey, Settlement
+from aftercommit.execution import Colour
 from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Retry
-from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.identifiers import TableNames

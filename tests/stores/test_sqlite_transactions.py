@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from aftercommit.errors import StoreBusy, UnsupportedTransaction
-from aftercommit.ports import Fault
+from aftercommit.execution import Fault
 from tests.stores.bench import Bench
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from aftercommit.claims import ClaimRequest, RowKey
-from aftercommit.ports import Executor, Tx
+from aftercommit.execution import Executor, Tx
 from aftercommit.stores.rows import HeldRow
 from aftercommit.stores.statements import Dialect, Statement, Statements
 

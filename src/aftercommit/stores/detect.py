@@ -9,7 +9,7 @@ from inspect import isawaitable, iscoroutine
 from typing import Any, Final
 
 from aftercommit.errors import InvalidOption, OutboxError, UnknownStore
-from aftercommit.ports import Colour
+from aftercommit.execution import Colour
 from aftercommit.stores.engines import is_engine
 from aftercommit.stores.sqlite.target import sqlite_from_connection, sqlite_from_url
 

@@ -10,7 +10,7 @@ from aftercommit.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from aftercommit.ports import Fault
+from aftercommit.execution import Fault
 from aftercommit.redact import error_text
 from aftercommit.stores.identifiers import TableNames
 

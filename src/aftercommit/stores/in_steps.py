@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from aftercommit.claims import ClaimRequest, RowKey
 from aftercommit.event import EventStatus
-from aftercommit.ports import Executor, Tx
+from aftercommit.execution import Executor, Tx
 from aftercommit.stores.rows import AVAILABLE_AT, POSITION, HeldRow
 from aftercommit.stores.statements import Dialect, Statement, Statements
 

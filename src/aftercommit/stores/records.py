@@ -8,7 +8,7 @@ from typing import Any
 
 from aftercommit.claims import Backlog, DeadEvent, DeadFilter
 from aftercommit.event import EventStatus
-from aftercommit.ports import Executor
+from aftercommit.execution import Executor
 from aftercommit.redact import storable
 from aftercommit.stores.at_once import AtOnce
 from aftercommit.stores.in_steps import InSteps

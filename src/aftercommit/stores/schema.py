@@ -8,7 +8,7 @@ from typing import Final
 from uuid import uuid4
 
 from aftercommit.errors import SchemaMismatch
-from aftercommit.ports import Executor, Tx
+from aftercommit.execution import Executor, Tx
 from aftercommit.rules.partitions import HASH_NAME, PARTITION_COUNT
 from aftercommit.stores.faults import missing
 from aftercommit.stores.identifiers import TableNames

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from aftercommit.ports import Tx
+from aftercommit.execution import Tx
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from aftercommit.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
 from aftercommit.errors import InvalidOption, OutboxError
+from aftercommit.execution import Executor, Tx
 from aftercommit.outcome import Dead, Defer, Done, Release, Retry
-from aftercommit.ports import Executor, Tx
 from aftercommit.stores.at_once import AtOnce
 from aftercommit.stores.faults import explained
 from aftercommit.stores.identifiers import TableNames

@@ -9,8 +9,8 @@ from typing import Any
 
 from aftercommit.claims import Claim, Claimed, ClaimRequest, Lease, NewEvent, RowKey, Settlement
 from aftercommit.event import EventEnvelope
+from aftercommit.execution import Colour
 from aftercommit.outcome import Outcome
-from aftercommit.ports import Colour
 from aftercommit.runtime.threads import ThreadRuntime
 
 LEASE = timedelta(seconds=30)

@@ -7,7 +7,7 @@ from typing import Any
 
 from aftercommit.claims import RowKey
 from aftercommit.errors import UnsupportedTransaction
-from aftercommit.ports import AdoptedTx
+from aftercommit.execution import AdoptedTx
 
 
 class DbapiTransaction:

@@ -8,7 +8,8 @@ from typing import Any
 
 from aftercommit.claims import QueryResult, RowKey
 from aftercommit.errors import NotAwaited, NotInTransaction, TransactionEnded
-from aftercommit.ports import EventStore, Executor, OpenTransaction, Runtime
+from aftercommit.execution import Executor, OpenTransaction
+from aftercommit.ports import EventStore, Runtime
 from aftercommit.redact import error_text
 from aftercommit.runtime.process import here
 from aftercommit.transactions import ambient

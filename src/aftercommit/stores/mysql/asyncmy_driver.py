@@ -15,7 +15,7 @@ from asyncmy.cursors import Cursor
 from asyncmy.errors import MySQLError
 
 from aftercommit.claims import QueryResult
-from aftercommit.ports import Colour, Fault
+from aftercommit.execution import Colour, Fault
 from aftercommit.runtime.process import here
 from aftercommit.stores.engines import AsyncEngineSource
 from aftercommit.stores.mysql import faults

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from aftercommit.claims import QueryResult
 from aftercommit.errors import TransactionEnded
-from aftercommit.ports import Colour, Fault, Tx
+from aftercommit.execution import Colour, Fault, Tx
 from aftercommit.stores.control import refuse_transaction_control
 from aftercommit.stores.mysql.faults import fault_of, is_in_step
 from aftercommit.stores.mysql.link import Link, LinkTx

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from aftercommit.errors import InvalidOption, StoreBusy
-from aftercommit.ports import Fault
+from aftercommit.execution import Fault
 from aftercommit.stores.mysql.link import Link, abandoned
 
 #: How long one waits for a connection when all are in use, in seconds.

@@ -13,7 +13,7 @@ from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from pymysql.cursors import Cursor
 
 from aftercommit.claims import QueryResult
-from aftercommit.ports import Colour, Fault
+from aftercommit.execution import Colour, Fault
 from aftercommit.runtime.process import here
 from aftercommit.stores.engines import EngineSource
 from aftercommit.stores.mysql import faults

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from aftercommit.errors import MissingDriver, UnknownStore
-from aftercommit.ports import Colour, Executor
+from aftercommit.execution import Colour, Executor
 from aftercommit.stores.mysql.address import Address, address_of
 from aftercommit.stores.mysql.dialect import DIALECT
 from aftercommit.stores.sql import SqlStore

@@ -10,7 +10,7 @@ import asyncpg
 
 from aftercommit.claims import QueryResult
 from aftercommit.errors import OutboxError
-from aftercommit.ports import Colour, Fault, Tx
+from aftercommit.execution import Colour, Fault, Tx
 from aftercommit.redact import error_text
 from aftercommit.stores.control import refuse_transaction_control
 from aftercommit.stores.postgres.dialect import (

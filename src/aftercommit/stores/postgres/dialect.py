@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from aftercommit.errors import OutboxError, SchemaMismatch, StoreBusy, StoreUnavailable, TransactionEnded
-from aftercommit.ports import Fault
+from aftercommit.execution import Fault
 from aftercommit.stores.statements import Dialect
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from aftercommit.errors import OutboxError
-from aftercommit.ports import Fault
+from aftercommit.execution import Fault
 from aftercommit.stores.postgres.dialect import fault_of_ours, fault_of_state
 
 

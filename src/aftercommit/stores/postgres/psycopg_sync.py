@@ -13,7 +13,7 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
 from aftercommit.claims import QueryResult
-from aftercommit.ports import Colour, Fault, Tx
+from aftercommit.execution import Colour, Fault, Tx
 from aftercommit.redact import error_text
 from aftercommit.stores.control import refuse_transaction_control
 from aftercommit.stores.postgres.dialect import BEGIN, refuse_old_server, rolled_back

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from aftercommit.errors import MissingDriver, UnknownStore
-from aftercommit.ports import Colour, Executor
+from aftercommit.execution import Colour, Executor
 from aftercommit.stores.postgres.dialect import ASYNCPG, PSYCOPG
 from aftercommit.stores.sql import SqlStore
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from aftercommit.ports import Colour, Fault, Tx
+from aftercommit.execution import Colour, Fault, Tx
 from aftercommit.runtime.threads import run
 from aftercommit.stores.connection_thread import ConnectionThreads, ThreadTransaction
 from aftercommit.stores.single import SingleStatements

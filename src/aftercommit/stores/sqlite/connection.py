@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from aftercommit.claims import QueryResult
 from aftercommit.errors import OutboxError, StoreBusy
-from aftercommit.ports import Fault
+from aftercommit.execution import Fault
 from aftercommit.runtime.process import here
 from aftercommit.stores.control import refuse_transaction_control
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from aftercommit.claims import QueryResult
-from aftercommit.ports import Colour, Fault, Tx
+from aftercommit.execution import Colour, Fault, Tx
 from aftercommit.stores.kept import KEPT, abandoned
 from aftercommit.stores.single import SingleStatements
 from aftercommit.stores.sqlite.connection import BlockingTx, SqliteConnection, fault_of, gate_of

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from weakref import finalize
 
 from aftercommit.errors import InvalidOption, SchemaMismatch, UnknownStore
-from aftercommit.ports import Colour, Executor
+from aftercommit.execution import Colour, Executor
 from aftercommit.stores.rows import IN_MICROS
 from aftercommit.stores.sql import SqlStore
 from aftercommit.stores.sqlite.connection import BUSY_TIMEOUT, busy, plain_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from aftercommit.ports import Colour, Fault, Tx
+from aftercommit.execution import Colour, Fault, Tx
 from aftercommit.runtime.threads import run
 from aftercommit.stores.connection_thread import ConnectionThreads, ThreadTransaction
 from aftercommit.stores.sqlserver.connection import AdoptedConnection, SqlServerConnection

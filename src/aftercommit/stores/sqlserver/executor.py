@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from aftercommit.claims import QueryResult
-from aftercommit.ports import Colour, Fault, Tx
+from aftercommit.execution import Colour, Fault, Tx
 from aftercommit.stores.kept import KEPT, abandoned
 from aftercommit.stores.retrying import retrying
 from aftercommit.stores.sqlserver.connection import AdoptedConnection, SqlServerConnection

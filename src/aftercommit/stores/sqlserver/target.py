@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aftercommit.errors import MissingDriver, UnknownStore
-from aftercommit.ports import Colour, Executor
+from aftercommit.execution import Colour, Executor
 from aftercommit.stores.sql import SqlStore
 from aftercommit.stores.sqlserver.dialect import DIALECT
 from aftercommit.stores.sqlserver.url import Address, address_of
