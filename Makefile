@@ -15,7 +15,7 @@ CORE := $(VENV)/.installed-core
 DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
 
-.PHONY: help venv demo test check bench format clean
+.PHONY: help venv demo test soak check bench format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -27,7 +27,10 @@ demo: $(CORE) ## Run the demo; needs only the package itself
 	@$(BIN)/python -m aftercommit.demo
 
 test: check ## Check, then run the tests (PYTEST_ARGS="..." for more)
-	@$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 2 -m "not slow" $(PYTEST_ARGS)
+
+soak: $(DEV) ## Run the long forms of the tests: more rows, more kills, more time
+	@$(BIN)/python -m pytest -n 2 -m slow --timeout 1800 $(PYTEST_ARGS)
 
 check: $(DEV) ## Lint, formatting, types and the layers of the package
 	@$(BIN)/ruff check --quiet .

@@ -54,7 +54,8 @@ def fault_of(error: Exception) -> Fault:
         return fault
     if isinstance(error, asyncpg.exceptions.DataError | UnicodeError):  # found by the driver, before the server saw it
         return Fault.ROW
-    if isinstance(error, asyncpg.InterfaceError | OSError | TimeoutError):
+    # A session that was ended is in a failed state for a moment, until its end is heard.
+    if isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError | TimeoutError):
         return Fault.UNREACHABLE
     return Fault.OTHER
 
