@@ -124,7 +124,9 @@ class Attempt:
 
 def _whole(function: Callable[..., object], result: Result) -> Result:
     """A generator that came back is an error: nothing of its body has run."""
-    if isinstance(result, Raised) or not (isgenerator(result.value) or isasyncgen(result.value)):
+    if isinstance(result, Raised) or result.value is None:
+        return result
+    if not (isgenerator(result.value) or isasyncgen(result.value)):
         return result
     return Raised(
         InvalidListener(

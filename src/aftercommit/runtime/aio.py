@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from aftercommit.execution import Colour
-from aftercommit.outcome import Raised, Result
+from aftercommit.outcome import Ok, Raised, Result
 from aftercommit.runtime.clock import boottime
 from aftercommit.runtime.colours import GRACE, Limit, awaited, called, called_async, is_async
 from aftercommit.runtime.pool import HandlerThreads, tell
@@ -153,7 +153,7 @@ class AsyncioRuntime:
         if is_async(function):
             return await self._as_task(called_async(function, arguments), context, limit)
         result = await self._threads.call(self._loop, lambda: context.run(called, function, arguments), limit)
-        if not isinstance(result, Raised) and inspect.isawaitable(result.value):
+        if isinstance(result, Ok) and result.value is not None and inspect.isawaitable(result.value):
             return await self._as_task(awaited(result.value), context, limit)
         return result
 

@@ -9,7 +9,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aftercommit.execution import Colour
-from aftercommit.outcome import Raised, Result
+from aftercommit.outcome import Ok, Raised, Result
 from aftercommit.runtime.beside import SideThreads
 from aftercommit.runtime.clock import boottime
 from aftercommit.runtime.colours import Limit, awaited, called, called_async, is_async
@@ -117,7 +117,7 @@ class ThreadRuntime:
             result = self._beside(limit, lambda: context.run(called, function, arguments))
         if isinstance(result, Raised) and isinstance(result.error, KeyboardInterrupt) and _is_main_thread():
             raise result.error  # Ctrl-C is for the program, not for the handler that happened to run
-        if not isinstance(result, Raised) and inspect.isawaitable(result.value):
+        if isinstance(result, Ok) and result.value is not None and inspect.isawaitable(result.value):
             return self._on_loop(awaited(result.value), context, limit)
         return result
 

@@ -121,7 +121,8 @@ def claimed_of(row: Sequence[Any], request: ClaimRequest, times: Times, now: dat
     lease = Lease(RowKey(event_id, handler_id), request.owner, epoch + 1, request.deadline)
     try:
         born = times.read(created_at)
-        _refuse_bytes(event_type, aggregate_type, aggregate_id, tenant_id, event_key, content_type)
+        if bytes in map(type, (event_type, aggregate_type, aggregate_id, tenant_id, event_key, content_type)):
+            raise UndecodableRow("a name of the event is no text", fix="mend the row, then replay it")
         event = EventEnvelope.restore(
             event_id=event_id,
             event_type=event_type,
@@ -160,13 +161,6 @@ def _done_handlers(text: str | None) -> tuple[str, ...]:
         raise UndecodableRow(
             f"done_handlers is no JSON list of names ({error})", fix="mend the row, then replay it"
         ) from error
-
-
-def _refuse_bytes(*names: object) -> None:
-    """Where a driver cannot read a text it gives the bytes."""
-    for name in names:
-        if isinstance(name, bytes):
-            raise UndecodableRow(f"a name of the event is no text: {name!r}", fix="mend the row, then replay it")
 
 
 def _payload(text: object, binary: object) -> str | bytes:

@@ -14,6 +14,13 @@ from aftercommit.stores.statements import Dialect
 
 def array_literal(values: Sequence[Any]) -> str:
     """An array as PostgreSQL reads it from text: quicker than letting psycopg dump a list."""
+    try:
+        # Nearly always all are texts without quotes, and one look at all of them together is enough.
+        joined = '","'.join(values)
+        if "\\" not in joined and joined.count('"') == 2 * (len(values) - 1):
+            return f'{{"{joined}"}}'
+    except TypeError:
+        pass  # other kinds, or NULL
     return "{" + ",".join([_element(value) for value in values]) + "}"
 
 
