@@ -51,7 +51,7 @@ def test_promise_02_nothing_lost_when_all_sessions_are_killed_again_and_again(fl
     worker.send("write_on")
     for count in range(20, 140, 20):
         fleet.until_effects(count)
-        assert kill_sessions(fleet.table)
+        until(lambda: kill_sessions(fleet.table), what="sessions to kill")
     fleet.open_gate()
     assert only_known(worker.answer(60))
     works_without_errors_again(fleet, worker)
