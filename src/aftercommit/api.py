@@ -136,12 +136,12 @@ class Outbox(OutboxBase):
     def transaction(self) -> Transaction:
         """A block that commits at its end and rolls back on an error; nested it is a savepoint."""
         self._current()
-        return Transaction(self, self._store.executor, self._store, self._runtime)
+        return Transaction(self, self._store, self._runtime)
 
     def begin(self) -> Transaction:
         """A transaction steered by hand. A `with` block around it rolls back unless commit() was called."""
         self._current()
-        return Transaction(self, self._store.executor, self._store, self._runtime, commits_on_exit=False).begin()
+        return Transaction(self, self._store, self._runtime, commits_on_exit=False).begin()
 
     def create_schema(self) -> None:
         """Create or upgrade the tables now."""

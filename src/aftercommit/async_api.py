@@ -153,12 +153,12 @@ class AsyncOutbox(OutboxBase):
     def transaction(self) -> AsyncTransaction:
         """A block that commits at its end and rolls back on an error; nested it is a savepoint."""
         self._current()
-        return AsyncTransaction(self, self._store.executor, self._store, self._runtime)
+        return AsyncTransaction(self, self._store, self._runtime)
 
     async def begin(self) -> AsyncTransaction:
         """A transaction steered by hand. A `with` block around it rolls back unless commit() was called."""
         self._current()
-        transaction = AsyncTransaction(self, self._store.executor, self._store, self._runtime, commits_on_exit=False)
+        transaction = AsyncTransaction(self, self._store, self._runtime, commits_on_exit=False)
         return await transaction.begin()
 
     async def create_schema(self) -> None:

@@ -23,7 +23,7 @@ from aftercommit.claims import (
     RowKey,
     Settlement,
 )
-from aftercommit.execution import Colour, Tx
+from aftercommit.execution import Colour, OpenTransaction, Tx
 from aftercommit.outcome import Result
 
 T = TypeVar("T")
@@ -137,6 +137,10 @@ class EventStore(Protocol):
 
     async def open(self) -> None:
         """Make sure that the table is there and fits this release. Idempotent."""
+
+    async def begin(self) -> OpenTransaction:
+        """A transaction that the user steers, on a connection of the store's."""
+        ...
 
     async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
         """Write rows in the caller's transaction, in order. Raises before it writes or writes all."""

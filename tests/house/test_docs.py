@@ -29,8 +29,8 @@ def test_the_fifteen_lines_of_the_readme_run(tmp_path: Path, monkeypatch, capsys
     readme = (ROOT / "README.md").read_text()
     (example,) = re.findall(r"## Fifteen lines\n\n```python\n(.*?)```", readme, re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    exec(compile(example, "README.md", "exec"), {"__name__": "readme"})  # noqa: S102
-    assert capsys.readouterr().out == 'receipt for {"total":4200}\n'
+    exec(compile(example, "README.md", "exec"), {"__name__": "__main__"})  # noqa: S102
+    assert capsys.readouterr().out == "receipt over 4200\n"
 
 
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "SECURITY.md"])

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from aftercommit.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
 from aftercommit.errors import InvalidOption, OutboxError
-from aftercommit.execution import Executor, Tx
+from aftercommit.execution import Executor, OpenTransaction, Tx
 from aftercommit.outcome import Dead, Defer, Done, Release, Retry
 from aftercommit.stores.at_once import AtOnce
 from aftercommit.stores.faults import explained
@@ -76,6 +76,9 @@ class SqlStore:
     def schema_sql(self) -> str:
         """The script that makes the tables, for people who run their own migrations."""
         return self._schema.script()
+
+    async def begin(self) -> OpenTransaction:
+        return await self._explained(self.executor.begin())
 
     async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
         if not events:

@@ -8,7 +8,7 @@ from typing import Any
 
 from aftercommit.claims import QueryResult, RowKey
 from aftercommit.errors import NotAwaited, NotInTransaction, TransactionEnded
-from aftercommit.execution import Executor, OpenTransaction
+from aftercommit.execution import OpenTransaction
 from aftercommit.ports import EventStore, Runtime
 from aftercommit.redact import error_text
 from aftercommit.runtime.process import here
@@ -54,7 +54,6 @@ class OwnedTransaction:
     def __init__(
         self,
         outbox: object,
-        executor: Executor,
         store: EventStore,
         runtime: Callable[[], Runtime],
         *,
@@ -62,7 +61,6 @@ class OwnedTransaction:
     ) -> None:
         self.outbox = outbox
         self.level = Level()
-        self._executor = executor
         self._store = store
         self._runtime = runtime
         self._commits_on_exit = commits_on_exit
@@ -118,7 +116,7 @@ class OwnedTransaction:
         if outer is None:
             if not self._store.is_ready:
                 await self._store.open()
-            root = Root(await self._executor.begin(), self._runtime())
+            root = Root(await self._store.begin(), self._runtime())
         else:
             root = outer._intact()
             root.savepoints += 1
