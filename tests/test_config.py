@@ -47,6 +47,10 @@ DEFAULTS: dict[str, Any] = {
     "listener_registry": None,
     "in_flight_tracker": None,
     "writer_hook": None,
+    "context_providers": (),
+    "serializer": None,
+    "publish_enabled": True,
+    "publish_after_save": True,
 }
 
 
@@ -312,7 +316,8 @@ def test_many_nodes_leave_the_unroutable_to_each_other(kind: Any) -> None:
     assert kind.single_node("sqlite://").config.unroutable_grace == timedelta(0)
 
 
-WRITING = {"table", "schema", "create_schema", "metrics", "writer_hook"}
+WRITING = {"table", "schema", "create_schema", "metrics", "writer_hook", "context_providers", "serializer"}
+WRITING |= {"publish_enabled", "publish_after_save"}
 PURGING = {"purge_retention", "purge_interval", "purge_batch_size"}
 
 

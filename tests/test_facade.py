@@ -50,36 +50,49 @@ NAMES = [
     "AsyncOutbox",
     "Claimed",
     "ColourMismatch",
+    "ContextProvider",
     "DeadEvent",
+    "DeadLetter",
     "DefaultInFlightTracker",
     "DefaultListenerRegistry",
+    "Discard",
     "DispatchResult",
     "Done",
     "DrainResult",
+    "DuplicateHandler",
     "DuplicateListener",
     "EventEnvelope",
     "EventInterceptor",
+    "EventMetadata",
     "EventStatus",
     "EventStore",
     "EventType",
     "Exponential",
     "ExponentialJitter",
+    "FailureContext",
     "Fixed",
+    "Handler",
+    "HandlerSet",
+    "HandlerTimeout",
     "Health",
     "InFlightTracker",
     "InvalidEvent",
+    "InvalidHandler",
     "InvalidHeaders",
     "InvalidListener",
     "InvalidName",
     "InvalidOption",
     "InvalidPayload",
+    "InvalidPayloadType",
     "InvalidSchedule",
     "Jittered",
+    "JsonSerializer",
     "Lease",
     "Linear",
     "ListenerRegistry",
     "MetricsExporter",
     "MissingDriver",
+    "MsgpackSerializer",
     "MultiListenerRegistry",
     "NoRetry",
     "NotAwaited",
@@ -98,13 +111,17 @@ NAMES = [
     "RetryPolicy",
     "SchemaMismatch",
     "SchemaMissing",
+    "Serializer",
     "Stats",
     "StoreBusy",
     "StoreForbidden",
     "StoreReadOnly",
     "StoreUnavailable",
+    "StoredError",
     "TransactionEnded",
     "TxContext",
+    "Unavailable",
+    "UndecodablePayload",
     "UndecodableRow",
     "UnknownStore",
     "UnroutableEvent",
@@ -112,11 +129,15 @@ NAMES = [
     "WriterHook",
     "register_store",
     "schema_sql",
+    "any_event",
+    "current_context",
+    "outbox_event",
 ]
 
 METHODS = {
     *("begin", "close", "create_schema", "drain", "poll", "purge", "register", "start", "stats", "transaction"),
     *("dead", "health", "is_started", "multi_node", "single_node", "write", "write_all", "writer_only"),
+    *("fallback", "handler", "include", "publish", "subscribe", "upcast"),
 }
 
 
@@ -164,7 +185,8 @@ def test_both_colours_have_the_same_methods_with_the_same_parameters(blocking: t
 
 def test_what_waits_is_awaited_and_the_rest_is_plain_in_both() -> None:
     plain = {"register", "health", "is_started", "single_node", "multi_node", "writer_only", "dead", "transaction"}
-    for name in METHODS - plain - {"write", "write_all"}:
+    plain |= {"fallback", "handler", "include", "subscribe", "upcast"}
+    for name in METHODS - plain - {"write", "write_all", "publish"}:
         assert not inspect.iscoroutinefunction(getattr(Outbox, name)), name
         assert inspect.iscoroutinefunction(getattr(AsyncOutbox, name)), name
     for name in ("__enter__", "__exit__"):

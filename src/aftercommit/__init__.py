@@ -7,22 +7,31 @@ from typing import TYPE_CHECKING, Any
 from aftercommit.api import Outbox
 from aftercommit.claims import Claimed, DeadEvent, Lease
 from aftercommit.config import OutboxConfig
+from aftercommit.context import ContextProvider, current_context
 from aftercommit.core.byhand import DrainResult
+from aftercommit.core.declaring import any_event
 from aftercommit.core.dispatcher import OutboxDispatcher
 from aftercommit.core.engine import Health, Stats
-from aftercommit.core.handlers import DefaultListenerRegistry, MultiListenerRegistry
+from aftercommit.core.handlers import Handler
+from aftercommit.core.handlerset import HandlerSet
 from aftercommit.core.inflight import DefaultInFlightTracker
+from aftercommit.core.listeners import DefaultListenerRegistry, MultiListenerRegistry
 from aftercommit.core.poller import OutboxPoller
 from aftercommit.core.writer import OutboxWriter
+from aftercommit.declared import outbox_event
 from aftercommit.errors import (
     ColourMismatch,
+    DuplicateHandler,
     DuplicateListener,
+    HandlerTimeout,
     InvalidEvent,
+    InvalidHandler,
     InvalidHeaders,
     InvalidListener,
     InvalidName,
     InvalidOption,
     InvalidPayload,
+    InvalidPayloadType,
     InvalidSchedule,
     MissingDriver,
     NotAwaited,
@@ -37,6 +46,7 @@ from aftercommit.errors import (
     StoreReadOnly,
     StoreUnavailable,
     TransactionEnded,
+    UndecodablePayload,
     UndecodableRow,
     UnknownStore,
     UnroutableEvent,
@@ -52,10 +62,12 @@ from aftercommit.hooks import (
     OutboxPollerHandler,
     WriterHook,
 )
+from aftercommit.metadata import EventMetadata, FailureContext, StoredError
 from aftercommit.names import AggregateType, EventType
-from aftercommit.outcome import DispatchResult, Done, RetryAfter, RetryAfterError
+from aftercommit.outcome import DeadLetter, Discard, DispatchResult, Done, RetryAfter, RetryAfterError, Unavailable
 from aftercommit.ports import EventStore, TxContext
 from aftercommit.retry import Exponential, ExponentialJitter, Fixed, Jittered, Linear, NoRetry, RetryPolicy
+from aftercommit.serializers import JsonSerializer, MsgpackSerializer, Serializer
 from aftercommit.stores.detect import register_store
 from aftercommit.stores.scripts import schema_sql
 
@@ -70,36 +82,49 @@ __all__ = [
     "AsyncOutbox",
     "Claimed",
     "ColourMismatch",
+    "ContextProvider",
     "DeadEvent",
+    "DeadLetter",
     "DefaultInFlightTracker",
     "DefaultListenerRegistry",
+    "Discard",
     "DispatchResult",
     "Done",
     "DrainResult",
+    "DuplicateHandler",
     "DuplicateListener",
     "EventEnvelope",
     "EventInterceptor",
+    "EventMetadata",
     "EventStatus",
     "EventStore",
     "EventType",
     "Exponential",
     "ExponentialJitter",
+    "FailureContext",
     "Fixed",
+    "Handler",
+    "HandlerSet",
+    "HandlerTimeout",
     "Health",
     "InFlightTracker",
     "InvalidEvent",
+    "InvalidHandler",
     "InvalidHeaders",
     "InvalidListener",
     "InvalidName",
     "InvalidOption",
     "InvalidPayload",
+    "InvalidPayloadType",
     "InvalidSchedule",
     "Jittered",
+    "JsonSerializer",
     "Lease",
     "Linear",
     "ListenerRegistry",
     "MetricsExporter",
     "MissingDriver",
+    "MsgpackSerializer",
     "MultiListenerRegistry",
     "NoRetry",
     "NotAwaited",
@@ -118,18 +143,25 @@ __all__ = [
     "RetryPolicy",
     "SchemaMismatch",
     "SchemaMissing",
+    "Serializer",
     "Stats",
     "StoreBusy",
     "StoreForbidden",
     "StoreReadOnly",
     "StoreUnavailable",
+    "StoredError",
     "TransactionEnded",
     "TxContext",
+    "Unavailable",
+    "UndecodablePayload",
     "UndecodableRow",
     "UnknownStore",
     "UnroutableEvent",
     "UnsupportedTransaction",
     "WriterHook",
+    "any_event",
+    "current_context",
+    "outbox_event",
     "register_store",
     "schema_sql",
 ]

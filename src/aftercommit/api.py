@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from enum import Enum
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 from uuid import UUID
 
 from aftercommit.base import OutboxBase
@@ -17,8 +17,10 @@ from aftercommit.core.engine import Engine, Stats
 from aftercommit.core.upkeep import DeadEvents
 from aftercommit.core.writer import refuse_without_transaction
 from aftercommit.durations import Duration, seconds_of
+from aftercommit.event import EventEnvelope
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime, run
+from aftercommit.shapes import EventObject
 from aftercommit.transactions.blocks import Transaction
 from aftercommit.transactions.dbapi import DbapiTransaction
 
@@ -35,6 +37,39 @@ class Outbox(OutboxBase):
 
     _colour = Colour.BLOCKING
 
+    @overload
+    def write(self, event: EventEnvelope, *, tx: Any = None) -> str | None: ...
+    @overload
+    def write(
+        self,
+        event: str | Enum,
+        payload: object,
+        *,
+        tx: Any = None,
+        key: str | int | UUID | None = None,
+        aggregate_type: str | Enum | None = None,
+        aggregate_id: str | int | UUID | None = None,
+        tenant_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        context: Mapping[str, str] | None = None,
+        available_at: datetime | None = None,
+        deliver_after: Duration | None = None,
+    ) -> str | None: ...
+    @overload
+    def write(
+        self,
+        event: EventObject,
+        *,
+        tx: Any = None,
+        key: str | int | UUID | None = None,
+        aggregate_type: str | Enum | None = None,
+        aggregate_id: str | int | UUID | None = None,
+        tenant_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        context: Mapping[str, str] | None = None,
+        available_at: datetime | None = None,
+        deliver_after: Duration | None = None,
+    ) -> str | None: ...
     def write(
         self,
         event: object,
@@ -46,6 +81,7 @@ class Outbox(OutboxBase):
         aggregate_id: str | int | UUID | None = None,
         tenant_id: str | None = None,
         headers: Mapping[str, str] | None = None,
+        context: Mapping[str, str] | None = None,
         available_at: datetime | None = None,
         deliver_after: Duration | None = None,
     ) -> str | None:
@@ -61,9 +97,13 @@ class Outbox(OutboxBase):
             aggregate_id=aggregate_id,
             tenant_id=tenant_id,
             headers=headers,
+            context=context,
             available_at=available_at,
             deliver_after=deliver_after,
         )
+        return self._write(envelope, tx)
+
+    def _write(self, envelope: EventEnvelope, tx: Any) -> str | None:
         context = self._ready_context(tx)
         return run(self._current().writer.write(envelope, context))
 
@@ -72,6 +112,17 @@ class Outbox(OutboxBase):
         envelopes = [self._composer.compose(event) for event in events]
         context = self._ready_context(tx)
         return run(self._current().writer.write_all(envelopes, context))
+
+    def publish(self, event: object, *, tx: Any = None) -> str | None:
+        """Pass an object to its subscribers; one of a class with @outbox_event is written to the outbox first.
+
+        Returns the event id, None when nothing was written. What a subscriber raises is raised here.
+        """
+
+        async def write() -> str | None:
+            return self._write(self._composer.compose(event), tx)
+
+        return run(self._bus.publish(event, write))
 
     def _ready_context(self, tx: Any) -> TxContext:
         context = self._context(tx)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from enum import Enum
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 from uuid import UUID
 
 from aftercommit.base import OutboxBase
@@ -18,8 +18,10 @@ from aftercommit.core.upkeep import DeadEvents
 from aftercommit.core.writer import refuse_without_transaction
 from aftercommit.durations import Duration, seconds_of
 from aftercommit.errors import OutboxError
+from aftercommit.event import EventEnvelope
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.aio import AsyncioRuntime
+from aftercommit.shapes import EventObject
 from aftercommit.transactions.blocks import AsyncTransaction
 from aftercommit.transactions.dbapi import DbapiTransaction
 from aftercommit.transactions.owned import OwnedTransaction
@@ -36,6 +38,39 @@ class AsyncOutbox(OutboxBase):
 
     _colour = Colour.ASYNC
 
+    @overload
+    def write(self, event: EventEnvelope, *, tx: Any = None) -> PendingWrite[str | None]: ...
+    @overload
+    def write(
+        self,
+        event: str | Enum,
+        payload: object,
+        *,
+        tx: Any = None,
+        key: str | int | UUID | None = None,
+        aggregate_type: str | Enum | None = None,
+        aggregate_id: str | int | UUID | None = None,
+        tenant_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        context: Mapping[str, str] | None = None,
+        available_at: datetime | None = None,
+        deliver_after: Duration | None = None,
+    ) -> PendingWrite[str | None]: ...
+    @overload
+    def write(
+        self,
+        event: EventObject,
+        *,
+        tx: Any = None,
+        key: str | int | UUID | None = None,
+        aggregate_type: str | Enum | None = None,
+        aggregate_id: str | int | UUID | None = None,
+        tenant_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        context: Mapping[str, str] | None = None,
+        available_at: datetime | None = None,
+        deliver_after: Duration | None = None,
+    ) -> PendingWrite[str | None]: ...
     def write(
         self,
         event: object,
@@ -47,6 +82,7 @@ class AsyncOutbox(OutboxBase):
         aggregate_id: str | int | UUID | None = None,
         tenant_id: str | None = None,
         headers: Mapping[str, str] | None = None,
+        context: Mapping[str, str] | None = None,
         available_at: datetime | None = None,
         deliver_after: Duration | None = None,
     ) -> PendingWrite[str | None]:
@@ -62,17 +98,23 @@ class AsyncOutbox(OutboxBase):
             aggregate_id=aggregate_id,
             tenant_id=tenant_id,
             headers=headers,
+            context=context,
             available_at=available_at,
             deliver_after=deliver_after,
         )
-        context = self._context(tx)
+        transaction = self._context(tx)
+        work = self._writing(envelope, transaction)
+        return self._tracked(PendingWrite(envelope.event_type, work), transaction)
+
+    def _writing(self, envelope: EventEnvelope, context: TxContext) -> Callable[[], Coroutine[Any, Any, str | None]]:
+        """What a write has still to do once all is checked."""
         refuse_without_transaction(context)
 
         async def work() -> str | None:
             await self._make_ready(context)
             return await self._current().writer.write(envelope, context)
 
-        return self._tracked(PendingWrite(envelope.event_type, work), context)
+        return work
 
     def write_all(self, events: Iterable[object], *, tx: Any = None) -> PendingWrite[list[str]]:
         """Write many at once; their ids in order. All are checked before the first is written."""
@@ -85,6 +127,18 @@ class AsyncOutbox(OutboxBase):
             return await self._current().writer.write_all(envelopes, context)
 
         return self._tracked(PendingWrite(f"{len(envelopes)} events", work), context)
+
+    def publish(self, event: object, *, tx: Any = None) -> PendingWrite[str | None]:
+        """Pass an object to its subscribers; one of a class with @outbox_event is written to the outbox first.
+
+        Gives the event id, None when nothing was written. What a subscriber raises is raised here.
+        """
+        name = type(event).__name__
+        if not self._bus.writes(event):
+            return PendingWrite(name, lambda: self._bus.publish(event, _nothing))
+        context = self._context(tx)
+        write = self._writing(self._composer.compose(event), context)
+        return self._tracked(PendingWrite(name, lambda: self._bus.publish(event, write)), context)
 
     def _tracked(self, pending: PendingWrite[T], context: TxContext) -> PendingWrite[T]:
         if isinstance(context, OwnedTransaction):
@@ -187,6 +241,10 @@ class AsyncOutbox(OutboxBase):
                 fix="close() it there, or make one outbox per loop",
             )
         self._engine = None
+
+
+async def _nothing() -> None:
+    """The write of an object whose class is not marked."""
 
 
 class AsyncDeadLetters:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, Final, Self, TypeVar
 from weakref import WeakSet
 
 from aftercommit.config import OutboxConfig, Wiring, configure
+from aftercommit.core.bus import Bus
 from aftercommit.core.compose import Composer
 from aftercommit.core.engine import Engine, Health
-from aftercommit.core.handlers import DefaultListenerRegistry
+from aftercommit.core.handlers import Fallback
+from aftercommit.core.handlerset import HandlerSet
+from aftercommit.core.listeners import DefaultListenerRegistry
+from aftercommit.core.roster import AnyHandler
+from aftercommit.core.routing import Router
 from aftercommit.core.upkeep import DeadEvents
 from aftercommit.durations import Duration, duration
 from aftercommit.errors import ColourMismatch, InvalidOption, NotInTransaction, UnsupportedTransaction
+from aftercommit.payloads import PayloadTypes
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.detect import open_store
@@ -23,10 +30,13 @@ from aftercommit.transactions import ambient
 from aftercommit.transactions.dbapi import DbapiTransaction
 from aftercommit.transactions.owned import OwnedTransaction
 
+log = logging.getLogger("aftercommit.outbox")
+
 T = TypeVar("T")
+Step = TypeVar("Step", bound=Callable[[Any], Any])
 
 
-class OutboxBase(ABC):
+class OutboxBase(HandlerSet, ABC):
     """What both colours share: configuration, registration, and everything that needs no waiting."""
 
     _colour: ClassVar[Colour]
@@ -56,7 +66,11 @@ class OutboxBase(ABC):
         return self
 
     def _set_up(self, target: Any, config: OutboxConfig) -> None:
+        HandlerSet.__init__(self)
         self.config = config
+        self._payloads = PayloadTypes(config.serializer)
+        self._composer = Composer(self._payloads, config.context_providers)
+        self._bus = Bus(self._colour, enabled=config.publish_enabled, publish_after_save=config.publish_after_save)
         store_options: dict[str, Any] = {
             "table": config.table,
             "schema": config.schema,
@@ -72,7 +86,7 @@ class OutboxBase(ABC):
             )
         given = config.listener_registry  # an empty one is false, and still the one to use
         self._registry: Any = given if given is not None else DefaultListenerRegistry()
-        self._composer = Composer()
+        self._router = Router(self._registry, self._roster, self._payloads)
         self._engine: Engine | None = None
         self._resumes = False
         self._life = ThreadRuntime().lock()
@@ -85,16 +99,52 @@ class OutboxBase(ABC):
 
         The listener gets the EventEnvelope and may be sync or async. One route has one listener.
         """
-        if not self.config.delivers:
-            raise InvalidOption("a writer-only outbox delivers nothing, so it has no listeners", fix="use Outbox(…)")
+        self._refuse_receivers()
         if not hasattr(self._registry, "register"):
             raise InvalidOption(
                 f"the listener_registry {self._registry!r} has no register()", fix="register with it directly"
             )
         self._registry.register(*route_and_listener)
+        self._wake()
+        return self
+
+    def upcast(self, kind: type, *, from_version: int) -> Callable[[Step], Step]:
+        """Declare a function that leads the plain data of a class from this version to the next."""
+        return lambda step: self._payloads.upcaster(kind, from_version, step)
+
+    def subscribe(self, kind: type, subscriber: Callable[..., object] | None = None) -> Any:
+        """Call a function with every object of the class that is published here; also as a decorator.
+
+        It runs in the publisher's thread or task and in its transaction.
+        """
+        return self._bus.subscribe(kind) if subscriber is None else self._bus.subscribe(kind, subscriber)
+
+    def _check(self, handlers: Sequence[AnyHandler], fallbacks: Sequence[Fallback]) -> None:
+        self._refuse_receivers()
+        super()._check(handlers, fallbacks)
+        for handler in handlers:
+            for kind in (
+                handler.route_type if handler.is_typed else None,
+                handler.payload if handler.decodes else None,
+            ):
+                if kind is not None:
+                    self._payloads.names_for(kind)
+        for fallback in fallbacks:
+            self._payloads.names_for(fallback.payload)
+
+    def _add(self, handlers: Sequence[AnyHandler], fallbacks: Sequence[Fallback]) -> None:
+        super()._add(handlers, fallbacks)
+        self._wake()
+
+    def _refuse_receivers(self) -> None:
+        if not self.config.delivers:
+            raise InvalidOption(
+                "a writer-only outbox delivers nothing, so it has no listeners or handlers", fix="use Outbox(…)"
+            )
+
+    def _wake(self) -> None:
         if self._engine is not None:
             self._engine.poller.wake()
-        return self
 
     # ------------------------------------------------------------ looking
 
@@ -118,7 +168,12 @@ class OutboxBase(ABC):
         return self._engine
 
     def _new_engine(self) -> Engine:
-        return Engine(self._runtime(), self._store, self._store.records, self._registry, self.config)
+        for method in self._not_included():
+            log.warning(
+                "the handler %s is declared in a class and gets no events: outbox.include() has had no instance of it",
+                method.id,
+            )
+        return Engine(self._runtime(), self._store, self._store.records, self._router, self.config)
 
     def _context(self, tx: Any) -> TxContext:
         """The transaction that a write belongs to."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any
 
@@ -23,17 +23,6 @@ _raw = msgspec.json.Decoder(msgspec.Raw)
 _LEAVES = frozenset({str, int, float, bool, type(None)})
 
 
-def encode_payload(value: object) -> Payload:
-    """JSON text verbatim, bytes as they are, anything else encoded as JSON."""
-    if isinstance(value, str):
-        return checked_json(value)
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
-    if value is None:
-        raise InvalidPayload("the payload is None", fix="pass a payload; JSON null is the text 'null'")
-    return encode_json(value)
-
-
 def checked_json(text: str) -> str:
     """The text itself, if it is well-formed JSON that UTF-8 can carry."""
     try:
@@ -49,16 +38,35 @@ def checked_json(text: str) -> str:
 def encode_json(value: object) -> str:
     """JSON text of a value; refuses NaN, infinity and what JSON cannot carry, with the path of the field."""
     try:
-        text = msgspec.json.encode(value).decode()
+        encoded = _json.encode(value)
+        _raw.decode(encoded)  # Raw parts and models are put in as they are
+        text = encoded.decode()
     except Exception as error:
-        raise InvalidPayload(
-            f"the payload of type {type(value).__name__} cannot be encoded as JSON: {_culprit(value) or error}",
-            fix="use types that JSON has, dataclasses or msgspec Structs, or convert the field first",
-        ) from error
+        raise refused(value, error, "JSON", _json.encode) from error
     # msgspec writes NaN and infinity as null; without a null in the text there was none.
     if "null" in text and (path := _not_finite(value)):
         raise InvalidPayload(f"{path} has no form in JSON", fix="replace NaN and infinity by a number or None")
     return text
+
+
+def refused(value: object, error: Exception, form: str, encode: Callable[[object], object]) -> InvalidPayload:
+    """What to say of a payload that a format cannot carry."""
+    return InvalidPayload(
+        f"the payload of type {type(value).__name__} cannot be encoded as {form}: {_culprit(value, encode) or error}",
+        fix=f"use types that {form} has, dataclasses or msgspec Structs, or convert the field first",
+    )
+
+
+def dump_model(value: Any) -> bytes:
+    """The JSON of a pydantic model, as the model itself reads it back."""
+    if not hasattr(type(value), "model_dump_json"):
+        raise NotImplementedError(f"objects of type {type(value).__name__} cannot be encoded")
+    encoded: bytes = value.model_dump_json(round_trip=True).encode()
+    return encoded
+
+
+#: Models of pydantic are asked themselves, wherever in a payload they are; pydantic is not imported for that.
+_json = msgspec.json.Encoder(enc_hook=lambda value: msgspec.Raw(dump_model(value)))
 
 
 def encode_headers(headers: Mapping[str, str]) -> str | None:
@@ -83,10 +91,14 @@ def _excerpt(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
-def _culprit(value: object) -> str | None:
-    """Path and type of the first part that msgspec cannot encode."""
+def _culprit(value: object, encode: Callable[[object], object]) -> str | None:
+    """Path and type of the first part that cannot be encoded."""
     for path, part in _walk(value):
-        if _children(part) is None and not _encodes(part):
+        if isinstance(part, Mapping):
+            for key in part:
+                if not isinstance(key, str) and not _encodes({key: None}, encode):
+                    return f"{path} has keys of type {type(key).__name__}"
+        elif _children(part) is None and not _encodes(part, encode):
             return f"{path} is a {type(part).__name__}{' with a lone surrogate' if isinstance(part, str) else ''}"
     return None
 
@@ -127,6 +139,8 @@ def _children(value: Any) -> list[tuple[str, object]] | None:
         return _fields(value, [field.name for field in dataclasses.fields(value)])
     if hasattr(value, "__attrs_attrs__"):
         return _fields(value, [attribute.name for attribute in value.__attrs_attrs__])
+    if hasattr(type(value), "model_dump_json"):
+        return _fields(value, [*type(value).model_fields, *(value.model_extra or ())])
     if isinstance(value, Enum):
         return _fields(value, ["value"])
     return None
@@ -136,9 +150,9 @@ def _fields(value: object, names: Iterable[str]) -> list[tuple[str, object]]:
     return [(f".{name}", getattr(value, name, None)) for name in names]
 
 
-def _encodes(value: object) -> bool:
+def _encodes(value: object, encode: Callable[[object], object]) -> bool:
     try:
-        msgspec.json.encode(value)
+        encode(value)
     except Exception:
         return False
     return True

@@ -9,10 +9,12 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any, Final
 
+from aftercommit.context import ContextProvider, Providers
 from aftercommit.durations import Duration, duration
 from aftercommit.errors import InvalidOption
 from aftercommit.hooks import EventInterceptor, InFlightTracker, ListenerRegistry, MetricsExporter, WriterHook
 from aftercommit.retry import RetryPolicy, default_policy
+from aftercommit.serializers import Serializer
 
 
 class Wiring(Enum):
@@ -74,6 +76,13 @@ class OutboxConfig:
     listener_registry: ListenerRegistry | None = None
     in_flight_tracker: InFlightTracker | None = None
     writer_hook: WriterHook | None = None
+    #: Functions without arguments that return a mapping of strings, asked at every write().
+    context_providers: Sequence[ContextProvider] = ()
+    #: The format of payloads; of several the first one writes and all of them read. None: JSON.
+    serializer: Serializer | Sequence[Serializer] | None = None
+    #: Whether publish() writes objects of marked classes to the outbox, and passes them to subscribers as well.
+    publish_enabled: bool = True
+    publish_after_save: bool = True
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
@@ -90,6 +99,7 @@ class OutboxConfig:
         for name, kind in _KINDS.items():
             _check_kind(getattr(self, name), name, kind)
         object.__setattr__(self, "interceptors", _interceptors(self.interceptors))
+        object.__setattr__(self, "context_providers", _providers(self.context_providers))
 
     @property
     def delivers(self) -> bool:
@@ -106,7 +116,14 @@ _COUNTS: Final = (
     "purge_batch_size",
 )
 
-_SWITCHES: Final = ("hot_path", "poller_enabled", "delete_completed", "purge_dead")
+_SWITCHES: Final = (
+    "hot_path",
+    "poller_enabled",
+    "delete_completed",
+    "purge_dead",
+    "publish_enabled",
+    "publish_after_save",
+)
 
 #: Whether zero is refused, too.
 _DURATIONS: Final = {
@@ -198,6 +215,13 @@ def _interceptors(value: Any) -> tuple[EventInterceptor, ...]:
         if isinstance(each, type) or not (hasattr(each, "before_dispatch") and hasattr(each, "after_dispatch")):
             raise InvalidOption(f"interceptors is {value!r}", fix="pass a list of EventInterceptor objects")
     return interceptors
+
+
+def _providers(value: Any) -> tuple[ContextProvider, ...]:
+    if not isinstance(value, Sequence):
+        raise InvalidOption(f"context_providers is {value!r}", fix="pass a list of functions without arguments")
+    Providers(value)  # refuses what cannot be one
+    return tuple(value)
 
 
 __all__ = ["Duration", "OutboxConfig", "Wiring", "configure"]

@@ -4,11 +4,13 @@ OutboxError
 ├── NotInTransaction, TransactionEnded, UnsupportedTransaction, NotAwaited          the caller's transaction
 ├── InvalidEvent: InvalidName, InvalidPayload, PayloadTooLarge, InvalidHeaders,
 │                 InvalidSchedule                                                   what was to be written
-├── PayloadNotText                                                                  what was read from an event
-├── DuplicateListener, InvalidListener, UnroutableEvent                             who was to receive it
+├── InvalidPayloadType                                                              how a payload class was declared
+├── PayloadNotText, UndecodablePayload                                              what was read from an event
+├── DuplicateListener, InvalidListener, UnroutableEvent, InvalidHandler,
+│   DuplicateHandler, HandlerTimeout                                                who was to receive it
 ├── InvalidOption, UnknownStore, ColourMismatch                                     how the outbox was built
 ├── StoreBusy, SchemaMissing, SchemaMismatch, UndecodableRow                        the database
-└── RetryAfterError (in aftercommit.outcome)                                        raised by handlers
+└── RetryAfterError, Discard, DeadLetter, Unavailable (in aftercommit.outcome)      raised by handlers
 """
 
 from __future__ import annotations
@@ -113,6 +115,28 @@ class UnroutableEvent(OutboxError, RuntimeError):
     code = "AC023"
 
 
+class InvalidHandler(OutboxError, TypeError):
+    """What was declared cannot be a handler or fallback: its signature, route, id or options make no sense."""
+
+    code = "AC024"
+
+
+class DuplicateHandler(OutboxError, RuntimeError):
+    """An id or alias names two handlers, or a handler or payload type has two fallbacks."""
+
+    code = "AC025"
+
+
+class HandlerTimeout(OutboxError, TimeoutError):
+    """A handler ran for longer than its timeout. `still_runs`: it is sync, and nothing could end it."""
+
+    code = "AC026"
+
+    def __init__(self, message: str, *, fix: str = "", still_runs: bool = False) -> None:
+        super().__init__(message, fix=fix)
+        self.still_runs = still_runs
+
+
 class SchemaMissing(OutboxError, RuntimeError):
     """The outbox table is not there."""
 
@@ -177,3 +201,15 @@ class MissingDriver(OutboxError, ImportError):
     """The library that speaks to this database is not installed."""
 
     code = "AC043"
+
+
+class InvalidPayloadType(OutboxError, TypeError):
+    """A class cannot serve as a type of payload, or what was declared for it does not fit it."""
+
+    code = "AC017"
+
+
+class UndecodablePayload(OutboxError, ValueError):
+    """A stored payload cannot be turned into what the handler takes. Trying again would not help."""
+
+    code = "AC018"

@@ -34,6 +34,24 @@ class EventStatus(IntEnum):
     DEAD = 3
 
 
+#: In the order in which they are filled in.
+_FIELDS = (
+    "event_id",
+    "event_type",
+    "payload",
+    "content_type",
+    "payload_version",
+    "occurred_at",
+    "aggregate_type",
+    "aggregate_id",
+    "tenant_id",
+    "headers",
+    "available_at",
+    "deliver_after",
+    "explicit_key",
+)
+
+
 class EventEnvelope:
     """One event: what happened, to what, with its payload encoded once. Immutable, validated on construction.
 
@@ -42,21 +60,7 @@ class EventEnvelope:
     b'{"id": 1}'
     """
 
-    __slots__ = (
-        "aggregate_id",
-        "aggregate_type",
-        "available_at",
-        "content_type",
-        "deliver_after",
-        "event_id",
-        "event_type",
-        "explicit_key",
-        "headers",
-        "occurred_at",
-        "payload",
-        "payload_version",
-        "tenant_id",
-    )
+    __slots__ = _FIELDS
 
     event_id: str
     event_type: str
@@ -96,28 +100,22 @@ class EventEnvelope:
         content_type: str | None = None,
         payload_version: int = 1,
     ) -> None:
-        occurred = datetime.now(UTC) if occurred_at is None else utc_of(occurred_at, "occurred_at")
-        delay, due = None, None
-        if available_at is not UNSET or deliver_after is not UNSET:
-            delay, due = schedule_of(occurred, available_at, deliver_after)
         payload = payload_of(payload_json, payload_bytes)
-        _fill(
+        establish(
             self,
-            event_id=new_id() if event_id is None else name_of(event_id, "event_id", 36),
-            event_type=name_of(event_type, "event_type", 128),
-            payload=payload,
-            content_type=plain_content_type(payload)
-            if content_type is None
-            else name_of(content_type, "content_type", 128),
-            payload_version=payload_version if payload_version == 1 else version_of(payload_version),
-            occurred_at=occurred,
-            aggregate_type=GLOBAL if aggregate_type is GLOBAL else name_of(aggregate_type, "aggregate_type", 64),
-            aggregate_id=None if aggregate_id is None else text_of(aggregate_id, "aggregate_id", 128),
-            tenant_id=None if tenant_id is None else name_of(tenant_id, "tenant_id", 64),
-            headers=headers_of(headers),
-            available_at=due,
-            deliver_after=delay,
-            explicit_key=None if key is None else text_of(key, "key", 255),
+            name_of(event_type, "event_type", 128),
+            payload,
+            plain_content_type(payload) if content_type is None else name_of(content_type, "content_type", 128),
+            version_of(payload_version),
+            event_id,
+            occurred_at,
+            aggregate_type,
+            aggregate_id,
+            tenant_id,
+            key,
+            headers,
+            available_at,
+            deliver_after,
         )
 
     @classmethod
@@ -146,19 +144,19 @@ class EventEnvelope:
         self = object.__new__(cls)
         _fill(
             self,
-            event_id=event_id,
-            event_type=event_type,
-            payload=payload,
-            content_type=content_type,
-            payload_version=payload_version,
-            occurred_at=occurred_at,
-            aggregate_type=aggregate_type,
-            aggregate_id=aggregate_id,
-            tenant_id=tenant_id,
-            headers=read_only(headers),
-            available_at=available_at,
-            deliver_after=None,
-            explicit_key=key,
+            event_id,
+            event_type,
+            payload,
+            content_type,
+            payload_version,
+            occurred_at,
+            aggregate_type,
+            aggregate_id,
+            tenant_id,
+            read_only(headers),
+            available_at,
+            None,
+            key,
         )
         return self
 
@@ -232,7 +230,7 @@ class EventEnvelope:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By hand: a view of headers cannot be pickled, and fields cannot be set one by one.
-        fields = {name: getattr(self, name) for name in EventEnvelope.__slots__}
+        fields = {name: getattr(self, name) for name in _FIELDS}
         return _revived, (type(self), fields | {"headers": dict(self.headers)})
 
     def __eq__(self, other: object) -> bool:
@@ -262,15 +260,57 @@ class EventEnvelope:
         )
 
 
-_SETTERS = {name: getattr(EventEnvelope, name).__set__ for name in EventEnvelope.__slots__}
+def establish(
+    envelope: EventEnvelope,
+    event_type: str,
+    payload: Payload,
+    content_type: str,
+    payload_version: int,
+    event_id: str | None,
+    occurred_at: datetime | None,
+    aggregate_type: str | Enum,
+    aggregate_id: str | int | UUID | None,
+    tenant_id: str | None,
+    key: str | int | UUID | None,
+    headers: Mapping[str, str] | None,
+    available_at: datetime,
+    deliver_after: Duration,
+) -> None:
+    """Fill in a new event, by its rules; type, payload and version are known to be right.
+
+    By position: write() is in a hurry.
+    """
+    occurred = datetime.now(UTC) if occurred_at is None else utc_of(occurred_at, "occurred_at")
+    delay, due = None, None
+    if available_at is not UNSET or deliver_after is not UNSET:
+        delay, due = schedule_of(occurred, available_at, deliver_after)
+    _fill(
+        envelope,
+        new_id() if event_id is None else name_of(event_id, "event_id", 36),
+        event_type,
+        payload,
+        content_type,
+        payload_version,
+        occurred,
+        GLOBAL if aggregate_type is GLOBAL else name_of(aggregate_type, "aggregate_type", 64),
+        None if aggregate_id is None else text_of(aggregate_id, "aggregate_id", 128),
+        None if tenant_id is None else name_of(tenant_id, "tenant_id", 64),
+        headers_of(headers),
+        due,
+        delay,
+        None if key is None else text_of(key, "key", 255),
+    )
 
 
-def _fill(envelope: EventEnvelope, **fields: object) -> None:
-    for name, value in fields.items():
-        _SETTERS[name](envelope, value)
+_SETTERS = [getattr(EventEnvelope, name).__set__ for name in _FIELDS]
+
+
+def _fill(envelope: EventEnvelope, *values: object) -> None:
+    for set_field, value in zip(_SETTERS, values, strict=True):
+        set_field(envelope, value)
 
 
 def _revived(kind: type[EventEnvelope], fields: dict[str, Any]) -> EventEnvelope:
     envelope = object.__new__(kind)
-    _fill(envelope, **(fields | {"headers": read_only(fields["headers"])}))
+    _fill(envelope, *(fields | {"headers": read_only(fields["headers"])}).values())
     return envelope

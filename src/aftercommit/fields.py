@@ -39,20 +39,25 @@ def payload_of(text: Any, binary: Any) -> Payload:
 def _binary(value: Any) -> bytes:
     if not isinstance(value, bytes | bytearray | memoryview):
         raise InvalidPayload(f"payload_bytes is {_kind(value)}", fix="pass bytes")
-    _check_size(memoryview(value).nbytes)
+    _refuse_size(memoryview(value).nbytes)
     return bytes(value)
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise InvalidPayload(f"payload_json is {_kind(value)}", fix="pass JSON text; write() encodes objects")
-    # No character takes more than four bytes, so those of a short text need not be counted.
-    if len(value) * 4 > MAX_PAYLOAD_BYTES:
-        _check_size(len(value.encode("utf-8", "surrogatepass")))
+    check_size(value)
     return checked_json(value)
 
 
-def _check_size(size: int) -> None:
+def check_size(payload: Payload) -> None:
+    """Refuse what is over the limit."""
+    # No character takes more than four bytes, so those of a short text need not be counted.
+    if len(payload) * 4 > MAX_PAYLOAD_BYTES:
+        _refuse_size(len(payload.encode("utf-8", "surrogatepass")) if isinstance(payload, str) else len(payload))
+
+
+def _refuse_size(size: int) -> None:
     if size > MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge(
             f"the payload has {size:,} bytes, the limit is {MAX_PAYLOAD_BYTES:,}",
@@ -60,14 +65,14 @@ def _check_size(size: int) -> None:
         )
 
 
-def headers_of(headers: Any) -> Mapping[str, str]:
+def headers_of(headers: Any, field: str = "headers", entry: str = "header") -> Mapping[str, str]:
     """A read-only copy of a mapping from strings to strings."""
     if headers is None:
         return _NO_HEADERS
     if not isinstance(headers, Mapping):
-        raise InvalidHeaders(f"headers is {_kind(headers)}", fix="pass a dict of strings")
+        raise InvalidHeaders(f"{field} is {_kind(headers)}", fix="pass a dict of strings")
     for name, value in headers.items():
-        _check_header(name, value)
+        _check_header(name, value, field, entry)
     return read_only({plain(name): plain(value) for name, value in headers.items()})
 
 
@@ -76,18 +81,20 @@ def read_only(headers: Mapping[str, str]) -> Mapping[str, str]:
     return MappingProxyType(headers) if headers else _NO_HEADERS
 
 
-def _check_header(name: Any, value: Any) -> None:
+def _check_header(name: Any, value: Any, field: str, entry: str) -> None:
     if name is None:
-        raise InvalidHeaders("headers cannot contain null keys (a header name is None)", fix="name every header")
+        raise InvalidHeaders(f"{field} cannot contain null keys (a {entry} name is None)", fix=f"name every {entry}")
     if not isinstance(name, str) or not name:
-        raise InvalidHeaders(f"the header name {shown(name)} is no text", fix="use non-empty strings as header names")
+        raise InvalidHeaders(
+            f"the {entry} name {shown(name)} is no text", fix=f"use non-empty strings as {entry} names"
+        )
     if not isinstance(value, str):
         raise InvalidHeaders(
-            f"the header {name!r} is {shown(value)} of type {type(value).__name__}",
+            f"the {entry} {name!r} is {shown(value)} of type {type(value).__name__}",
             fix=f"pass str({name}) or leave it out",
         )
     if not is_utf8(name) or not is_utf8(value):
-        raise InvalidHeaders(f"the header {name!r} has a lone surrogate", fix="clean the text first")
+        raise InvalidHeaders(f"the {entry} {name!r} has a lone surrogate", fix="clean the text first")
 
 
 def schedule_of(occurred: datetime, available_at: Any, deliver_after: Any) -> tuple[timedelta | None, datetime | None]:

@@ -45,6 +45,36 @@ class RetryAfterError(OutboxError):
         return type(self), (self.delay, self.message), self.__dict__
 
 
+class Discard(OutboxError):
+    """Raise it in a handler to end the event as DONE without handling it. The reason is logged."""
+
+    code = "AC061"
+
+
+class DeadLetter(OutboxError):
+    """Raise it in a handler to end the event as DEAD at once: no retry and no fallback. The reason is kept."""
+
+    code = "AC062"
+
+
+class Unavailable(OutboxError):
+    """Raise it in a handler when what it talks to is away: the event waits and no attempt is spent.
+
+    Until `retry_in` is over (by default 1 s, doubled each time up to a minute) no event is tried against the same
+    destination; then one is, and when it gets through all the others follow.
+    """
+
+    code = "AC063"
+
+    def __init__(self, destination: str, retry_in: Duration | None = None) -> None:
+        super().__init__(f"{destination} is not available")
+        self.destination = destination
+        self.retry_in = None if retry_in is None else duration(retry_in, name="retry_in")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.destination, self.retry_in), self.__dict__
+
+
 #: There is one way to be done.
 DONE = Done()
 

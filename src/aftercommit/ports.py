@@ -98,8 +98,19 @@ class Runtime(Protocol):
 
     def spawn(self, name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> Task: ...
 
-    async def call(self, function: Callable[..., object], *arguments: object, context: Context) -> Result:
-        """Run a user's function to its end, whatever its colour. Never raises: a BaseException comes back Raised."""
+    async def call(
+        self,
+        function: Callable[..., object],
+        *arguments: object,
+        context: Context,
+        timeout: float | None = None,
+        ended: Callable[[], None] | None = None,
+    ) -> Result:
+        """Run a user's function to its end, whatever its colour. Never raises: a BaseException comes back Raised.
+
+        After `timeout` seconds it comes back Raised(HandlerTimeout): an async function is cancelled; one that goes on
+        all the same is left behind, and `ended` is called, from any thread, when it is over at last.
+        """
         ...
 
     def interrupt(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import TypeAlias
@@ -11,7 +11,9 @@ from typing import TypeAlias
 from aftercommit.durations import Duration, duration, text_of
 from aftercommit.errors import InvalidOption
 
-Errors: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
+#: A class of errors, or a question about the error itself.
+Rule: TypeAlias = type[BaseException] | Callable[[BaseException], bool]
+Errors: TypeAlias = Rule | tuple[Rule, ...]
 
 #: No event waits longer for its retry. Far above any sensible wait, far below what a database's time can hold.
 LONGEST = timedelta(days=365)
@@ -22,15 +24,15 @@ class RetryRules:
     """What all policies share: the limit of attempts (None: the outbox's) and the errors to retry or give up on."""
 
     max_attempts: int | None
-    retry_on: tuple[type[BaseException], ...]
-    give_up_on: tuple[type[BaseException], ...]
+    retry_on: tuple[Rule, ...]
+    give_up_on: tuple[Rule, ...]
 
     def __init__(self, *, max_attempts: int | None = None, retry_on: Errors = (), give_up_on: Errors = ()) -> None:
         fill(
             self,
             max_attempts=_limit(max_attempts),
-            retry_on=_error_classes(retry_on, name="retry_on"),
-            give_up_on=_error_classes(give_up_on, name="give_up_on"),
+            retry_on=_rules(retry_on, name="retry_on"),
+            give_up_on=_rules(give_up_on, name="give_up_on"),
         )
 
     def should_retry(self, error: BaseException) -> bool:
@@ -44,14 +46,19 @@ class RetryRules:
         return f"{type(self).__name__}({', '.join(f'{name}={_text(value)}' for name, value in shown)})"
 
 
-def allows(
-    error: BaseException, *, retry_on: tuple[type[BaseException], ...], give_up_on: tuple[type[BaseException], ...]
-) -> bool:
+def allows(error: BaseException, *, retry_on: tuple[Rule, ...], give_up_on: tuple[Rule, ...]) -> bool:
     """Whether an error may be tried again; `give_up_on` wins, and no `retry_on` means every error."""
     family = list(_family(error))
-    if any(isinstance(member, give_up_on) for member in family):
+    if any(_meets(rule, error, family) for rule in give_up_on):
         return False
-    return not retry_on or any(isinstance(member, retry_on) for member in family)
+    return not retry_on or any(_meets(rule, error, family) for rule in retry_on)
+
+
+def _meets(rule: Rule, error: BaseException, family: list[BaseException]) -> bool:
+    """A class meets any of the family; a function is asked for the error itself and looks further if it likes."""
+    if isinstance(rule, type):
+        return any(isinstance(member, rule) for member in family)
+    return bool(rule(error))
 
 
 def _family(error: BaseException) -> Iterator[BaseException]:
@@ -117,24 +124,28 @@ def _limit(max_attempts: object) -> int | None:
     return max_attempts
 
 
-def _error_classes(errors: object, *, name: str) -> tuple[type[BaseException], ...]:
-    classes = errors if isinstance(errors, tuple) else (errors,)
-    for each in classes:
-        if not (isinstance(each, type) and issubclass(each, BaseException)):
+def _rules(errors: object, *, name: str) -> tuple[Rule, ...]:
+    rules = errors if isinstance(errors, tuple) else (errors,)
+    for each in rules:
+        if not callable(each) or (isinstance(each, type) and not issubclass(each, BaseException)):
             raise InvalidOption(
-                f"{name} has {each!r}, which is not an exception class.",
-                fix=f"Pass a class or a tuple of classes, as in {name}=(TimeoutError, ConnectionError).",
+                f"{name} has {each!r}, which is not an exception class, nor a function.",
+                fix=f"Pass classes, or functions that are asked for the error: {name}=(TimeoutError, is_transient).",
             )
-    return classes
+    return rules
 
 
 def _text(value: object) -> str:
     match value:
         case timedelta():
             return text_of(value)
-        case (type() as only,):
-            return only.__name__
+        case (only,):
+            return _rule_text(only)
         case tuple():
-            return f"({', '.join(each.__name__ for each in value)})"
+            return f"({', '.join(map(_rule_text, value))})"
         case _:
             return repr(value)
+
+
+def _rule_text(rule: object) -> str:
+    return getattr(rule, "__name__", None) or repr(rule)

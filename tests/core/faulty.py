@@ -14,10 +14,13 @@ import pytest
 from aftercommit import EventEnvelope
 from aftercommit.claims import Claimed, Lease, RowKey
 from aftercommit.core import dispatcher, service
+from aftercommit.core.handlerset import HandlerSet
 from aftercommit.core.held import Held, Holding
 from aftercommit.core.meter import Meter
+from aftercommit.core.routing import Router
 from aftercommit.hooks import MetricsExporter
 from aftercommit.outcome import Outcome
+from aftercommit.payloads import PayloadTypes
 from aftercommit.ports import Colour, Runtime
 from aftercommit.runtime.aio import AsyncioRuntime
 from aftercommit.runtime.threads import ThreadRuntime
@@ -201,6 +204,11 @@ def claimed(
     event = event or EventEnvelope.of_json(event_type, "{}")
     lease = Lease(RowKey(event.event_id, ""), owner, epoch, runtime.clock() + valid_for)
     return Claimed(event, lease, fields.pop("position", 0), None, **fields)
+
+
+def router_of(registry: Any, handlers: HandlerSet | None = None) -> Router:
+    """Who receives what, without an outbox around it."""
+    return Router(registry, (handlers or HandlerSet())._roster, PayloadTypes())
 
 
 def held_of(runtime: Runtime, *rows: Claimed) -> Held:

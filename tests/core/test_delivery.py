@@ -23,10 +23,11 @@ from aftercommit import (
     RetryAfter,
     RetryAfterError,
 )
-from aftercommit.core.delivery import LATER, Delivery, Rules
+from aftercommit.core.chain import Rules
+from aftercommit.core.delivery import LATER, Delivery
 from aftercommit.outcome import Dead, Defer, Release, Retry
 from aftercommit.outcome import Done as Delivered
-from tests.core.faulty import Loud, claimed, meter_of, with_runtime
+from tests.core.faulty import Loud, claimed, meter_of, router_of, with_runtime
 from tests.support import PATIENCE, Collector, Signal, World
 
 Colouring = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -58,7 +59,7 @@ def delivery(
         if listener is not None:
             registry.register("Happened", listener)
     rules = Rules(policy or Fixed("5s"), max_attempts, grace)
-    return Delivery(runtime, registry, meter_of(runtime, exporter), rules, **parts)
+    return Delivery(runtime, router_of(registry), meter_of(runtime, exporter), rules, **parts)
 
 
 # ---------------------------------------------------------------- what a listener says

@@ -13,7 +13,8 @@ import pytest
 
 from aftercommit import DefaultListenerRegistry, EventEnvelope, Fixed, MetricsExporter
 from aftercommit.claims import Claimed
-from aftercommit.core.delivery import Delivery, Rules
+from aftercommit.core.chain import Rules
+from aftercommit.core.delivery import Delivery
 from aftercommit.core.dispatcher import OutboxDispatcher
 from aftercommit.core.held import Held
 from aftercommit.outcome import Done, Outcome, Release, Retry
@@ -27,6 +28,7 @@ from tests.core.faulty import (
     meter_of,
     other_tasks,
     ours,
+    router_of,
     with_runtime,
 )
 from tests.core.test_meter import Failing
@@ -70,7 +72,7 @@ class Desk:
         self.held = Held(runtime)
         self.meter = meter_of(runtime, exporter)
         registry = DefaultListenerRegistry().register("Happened", listener)
-        self.delivery = Delivery(runtime, registry, self.meter, Rules(Fixed("5s"), 3, NO_TIME))
+        self.delivery = Delivery(runtime, router_of(registry), self.meter, Rules(Fixed("5s"), 3, NO_TIME))
         self.store = store or Suspects()
         self.dispatcher = OutboxDispatcher(
             runtime,

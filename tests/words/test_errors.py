@@ -15,7 +15,7 @@ import pytest
 
 import aftercommit
 from aftercommit.errors import InvalidEvent, OutboxError
-from aftercommit.outcome import RetryAfterError
+from aftercommit.outcome import RetryAfterError, Unavailable
 
 PACKAGE = Path(aftercommit.__file__).parent
 DOCS = Path(__file__).parents[2] / "docs" / "errors.md"
@@ -100,7 +100,8 @@ def test_the_text_has_code_message_and_fix():
 
 @every_error
 def test_errors_survive_a_copy_and_a_process_border(kind):
-    error = RetryAfterError("5s", "later") if kind is RetryAfterError else kind("it is wrong", fix="make it right")
+    special = {RetryAfterError: ("5s", "later"), Unavailable: ("the bank", "5s")}
+    error = kind(*special[kind]) if kind in special else kind("it is wrong", fix="make it right")
 
     for twin in (copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))):  # noqa: S301 - ours
         assert type(twin) is kind

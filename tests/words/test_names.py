@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aftercommit import AggregateType, DuplicateListener, EventEnvelope, EventType, InvalidName
-from aftercommit.core.handlers import DefaultListenerRegistry
+from aftercommit.core.listeners import DefaultListenerRegistry
 from aftercommit.names import GLOBAL, name_of, plain, shown, text_of
 
 

@@ -574,3 +574,51 @@ def test_a_senseless_limit_of_a_policy_is_not_used_and_said_once(limit, said, ca
     assert limits == [10] * 50
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert said in caplog.text
+
+
+# --- functions as rules
+
+
+def is_busy(error):
+    return "busy" in str(error)
+
+
+def test_a_function_is_asked_for_the_error_itself():  # TC-396
+    policy = Fixed("1s", retry_on=is_busy)
+
+    assert policy.should_retry(OSError("busy"))
+    assert not policy.should_retry(OSError("gone"))
+    wrapped = RuntimeError("no luck")
+    wrapped.__cause__ = OSError("busy")
+    assert not policy.should_retry(wrapped)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (TimeoutError("slow"), True),
+        (OSError("busy"), True),
+        (ValueError("busy"), False),
+        (OSError("gone for good"), False),
+        (KeyError("unknown"), False),
+    ],
+)
+def test_classes_and_functions_go_together(error, expected):  # TC-397, TC-398
+    policy = Fixed(
+        "1s", retry_on=(TimeoutError, is_busy), give_up_on=(ValueError, lambda error: "for good" in str(error))
+    )
+
+    assert policy.should_retry(error) is expected
+    assert Jittered(policy, "1s").should_retry(error) is expected
+
+
+def test_a_function_shows_its_name():
+    assert repr(Fixed("1s", retry_on=(TimeoutError, is_busy))) == "Fixed(delay=1s, retry_on=(TimeoutError, is_busy))"
+    assert repr(Fixed("1s", give_up_on=is_busy)) == "Fixed(delay=1s, give_up_on=is_busy)"
+
+
+def test_a_function_that_fails_lets_the_event_try_again(caplog):
+    def broken(error):
+        raise LookupError
+
+    assert should_retry(Fixed("1s", retry_on=broken), OSError())

@@ -9,7 +9,8 @@ from uuid import uuid4
 
 from aftercommit.claims import Backlog
 from aftercommit.core.byhand import ByHand
-from aftercommit.core.delivery import Delivery, Rules
+from aftercommit.core.chain import Rules
+from aftercommit.core.delivery import Delivery
 from aftercommit.core.dispatcher import OutboxDispatcher
 from aftercommit.core.held import Held
 from aftercommit.core.hotpath import HotPathway
@@ -17,12 +18,12 @@ from aftercommit.core.keeper import Keeper
 from aftercommit.core.meter import Meter
 from aftercommit.core.options import EngineOptions
 from aftercommit.core.poller import OutboxPoller, PollerOptions
+from aftercommit.core.routing import Router
 from aftercommit.core.service import Service
 from aftercommit.core.settler import Settler
 from aftercommit.core.upkeep import Purge
 from aftercommit.core.writer import OutboxWriter
 from aftercommit.event import EventEnvelope
-from aftercommit.hooks import ListenerRegistry
 from aftercommit.ports import EventStore, Records, Runtime
 
 log = logging.getLogger("aftercommit.engine")
@@ -38,6 +39,10 @@ class Stats:
     held: int
     unsettled: int
     counters: dict[str, int]
+    #: Rows met since start that nobody in this process can handle, by the handler or route that they wait for.
+    unroutable: dict[str, int]
+    #: Destinations that handlers have called unavailable and that are not back yet.
+    unavailable: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +57,14 @@ class Engine:
     """Built anew for every start, with an owner id of its own: what an earlier one held is not this one's."""
 
     def __init__(
-        self, runtime: Runtime, store: EventStore, records: Records, registry: ListenerRegistry, options: EngineOptions
+        self, runtime: Runtime, store: EventStore, records: Records, router: Router, options: EngineOptions
     ) -> None:
         self.runtime = runtime
         self.owner = str(uuid4())
         self.is_started = False
         self._store = store
         self._records = records
-        self._registry = registry
+        self._router = router
         self._options = options
         self.meter = Meter(runtime, options.metrics)
         self.held = Held(runtime)
@@ -71,13 +76,20 @@ class Engine:
             capacity=options.hot_queue_capacity + options.cold_queue_capacity,
             on_due=self._due_in,
         )
+        self.delivery = self._delivery()
         self.poller = OutboxPoller(
-            runtime, store, self.settler, self.meter, self._poller_options(), is_needed=self._has_listeners
+            runtime,
+            store,
+            self.settler,
+            self.meter,
+            self._poller_options(),
+            is_needed=self._has_listeners,
+            has_fallback=self.delivery.has_fallback,
         )
         self.dispatcher = OutboxDispatcher(
             runtime,
             store,
-            self._delivery(),
+            self.delivery,
             self.settler,
             self.held,
             self.meter,
@@ -101,6 +113,7 @@ class Engine:
             self.meter,
             hook=options.writer_hook,
             hot_path=self.hot_path if options.delivers else None,
+            rows_of=router.rows_of,
         )
         self.by_hand = ByHand(
             runtime,
@@ -137,9 +150,14 @@ class Engine:
     def _delivery(self) -> Delivery:
         return Delivery(
             self.runtime,
-            self._registry,
+            self._router,
             self.meter,
-            Rules(self._options.retry_policy, self._options.max_attempts, self._options.unroutable_grace),
+            Rules(
+                self._options.retry_policy,
+                self._options.max_attempts,
+                self._options.unroutable_grace,
+                self._options.max_abandoned,
+            ),
             interceptors=self._options.interceptors,
             tracker=self._options.in_flight_tracker,
         )
@@ -148,15 +166,11 @@ class Engine:
         self.poller.due_in(seconds)
 
     def _has_listeners(self) -> bool:
-        """A registry that cannot be counted is taken to have some."""
-        try:
-            return len(self._registry) > 0  # type: ignore[arg-type]
-        except TypeError:
-            return True
+        return bool(self._router)
 
     def _is_routable(self, event: EventEnvelope) -> bool:
         try:
-            return self._registry.listener_for(event.aggregate_type, event.event_type) is not None
+            return len(self._router.routes_of(event)) > 0
         except Exception:
             return False  # the delivery will say what is wrong with the registry
 
@@ -207,6 +221,8 @@ class Engine:
             held=len(self.held),
             unsettled=self.settler.unsettled,
             counters=self.meter.counts(),
+            unroutable=self.delivery.strays.counts(),
+            unavailable=self.delivery.chain.circuits.open(),
         )
 
     def health(self) -> Health:
@@ -217,6 +233,8 @@ class Engine:
         for service in [self.keeper, self.settler, *self._optional_services()]:
             if service.failures_in_a_row >= 3:
                 problems.append(f"{service.name} has failed {service.failures_in_a_row} times in a row")
+        for name, count in self.delivery.chain.gates.stuck().items():
+            problems.append(f"{count} calls of the handler {name} are past its timeout and still run")
         idle = self.runtime.clock() - self.poller.progressed_at
         limit = 3 * self._options.poll_interval.total_seconds() + 1
         if self.poller in self._optional_services() and idle > limit:

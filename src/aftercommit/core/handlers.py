@@ -1,90 +1,197 @@
-"""Who receives an event: registries that map (aggregate type, event type) to listeners."""
+"""A declared handler: the function it was, with its route, its options and its fallback."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Self
+from functools import update_wrapper
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from aftercommit.errors import DuplicateListener, InvalidListener
-from aftercommit.hooks import Listener
-from aftercommit.names import GLOBAL, name_of
+from aftercommit.annotations import is_plain_data
+from aftercommit.core.declaring import AnyEvent, Declared, declared
+from aftercommit.core.signatures import (
+    UNTYPED,
+    Scope,
+    Signature,
+    fallback_signature,
+    handler_signature,
+    refuse_uncallable,
+    where,
+)
+from aftercommit.errors import DuplicateHandler, InvalidHandler
+from aftercommit.event import EventEnvelope
+from aftercommit.metadata import FailureContext
+from aftercommit.names import name_of
+
+T = TypeVar("T")
+S = TypeVar("S")
+R = TypeVar("R")
+P = ParamSpec("P")
+Fallen = TypeVar("Fallen", bound=Callable[..., object])
 
 
-class DefaultListenerRegistry:
-    """One listener for each (aggregate type, event type); `__GLOBAL__` where no aggregate type is named."""
+class Fallback:
+    """A function for events that failed for good."""
 
-    def __init__(self) -> None:
-        self._listeners: dict[tuple[str, str], Listener] = {}
+    def __init__(self, function: Callable[..., object], signature: Signature) -> None:
+        self.function = function
+        self.takes_metadata = signature.takes_metadata
+        self.payload = signature.annotation
 
-    def register(self, *route_and_listener: Any) -> Self:
-        """`register(event_type, listener)` or `register(aggregate_type, event_type, listener)`."""
-        aggregate_type, event_type, listener = route_of(route_and_listener)
-        route = (aggregate_type, event_type)
-        if route in self._listeners:
-            raise DuplicateListener(
-                f"{aggregate_type}/{event_type} has the listener {_describe(self._listeners[route])} already; "
-                f"{_describe(listener)} cannot be a second one",
-                fix="call both from one listener, or use MultiListenerRegistry",
+    @classmethod
+    def of(cls, function: Callable[..., object], names: Mapping[str, Any]) -> Fallback:
+        refuse_uncallable(function, "fallback")
+        return cls(function, fallback_signature(function, names))
+
+
+class Handler(Generic[T, P, R]):
+    """What `@outbox.handler` gives: it is called as the function it was.
+
+    >>> from aftercommit import HandlerSet
+    >>> handlers = HandlerSet()
+    >>> @handlers.handler("OrderPlaced")
+    ... def double(event):
+    ...     return 2 * event
+    >>> double(21), double.id
+    (42, 'double')
+    """
+
+    def __init__(self, function: Callable[P, R], route: object, options: dict[str, Any], scope: Scope) -> None:
+        refuse_uncallable(getattr(function, "__func__", function) if scope.is_class_body else function)
+        update_wrapper(self, function)  # first: it also copies the function's attributes
+        self.function = function
+        self.route = route
+        self.declared: Declared = declared(function, options, is_generic=isinstance(route, AnyEvent))
+        #: Declared in the body of a class: it waits for an instance, which `include` brings.
+        self.is_method = scope.is_class_body
+        self.is_included = not self.is_method
+        self.bound_fallback: Fallback | None = None
+        self._names = scope.names
+        self._unbound_fallback: Callable[..., object] | None = None
+        if not self.is_method:
+            self._read(handler_signature(function, scope.names))
+
+    def _read(self, signature: Signature) -> None:
+        self.takes_metadata = signature.takes_metadata
+        #: The stored name of its events, or None: then `payload` is the route, or every event is.
+        self.event_type = name_of(self.route, "event_type", 128) if isinstance(self.route, str | Enum) else None
+        self.payload = _payload_type(self.function, self.route, signature.annotation)
+        #: For a typed handler the class, or the classes, whose events it takes.
+        self.route_type = self.route if isinstance(self.route, type) else self.payload
+
+    @property
+    def id(self) -> str:
+        return self.declared.id
+
+    @property
+    def decodes(self) -> bool:
+        """Whether its payload is made into objects of a class."""
+        return self.payload is not EventEnvelope and not is_plain_data(self.payload)
+
+    @property
+    def is_generic(self) -> bool:
+        return isinstance(self.route, AnyEvent)
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether its route is the type of its payload."""
+        return self.event_type is None and not self.is_generic
+
+    @overload
+    def fallback(self, function: Callable[[T, FailureContext], Any], /) -> Callable[[T, FailureContext], Any]: ...
+    @overload
+    def fallback(self, function: Callable[[S, T, FailureContext], Any], /) -> Callable[[S, T, FailureContext], Any]: ...
+    def fallback(self, function: Any, /) -> Any:
+        """Called once, when the handler's attempts are used up or its error is not worth another.
+
+        It gets what the handler gets, then the FailureContext. When it returns, the event is DONE.
+        """
+        if self.bound_fallback is not None or self._unbound_fallback is not None:
+            raise DuplicateHandler(f"the handler {self.id} has a fallback already", fix="call both from one function")
+        if self.is_method:
+            refuse_uncallable(function, "fallback")
+            self._unbound_fallback = function
+        else:
+            self.bound_fallback = self._checked_fallback(function, Scope.of_caller(1).names)
+        return function
+
+    def _checked_fallback(self, function: Callable[..., object], names: Mapping[str, Any]) -> Fallback:
+        fallback = Fallback.of(function, names)
+        if fallback.payload not in (UNTYPED, self.payload):
+            raise InvalidHandler(
+                f"the fallback {where(function)} takes another event than its handler {self.id}",
+                fix="annotate its first parameter as the handler's, or leave the annotation out",
             )
-        self._listeners[route] = listener
-        return self
+        return fallback
 
-    def listener_for(self, aggregate_type: str, event_type: str) -> Listener | None:
-        return self._listeners.get((aggregate_type, event_type))
+    def bind(self, instance: object, name: str) -> Handler[Any, ..., Any]:
+        """The handler that this declaration makes of a method of an instance."""
+        bound: Handler[Any, ..., Any] = object.__new__(Handler)
+        bound.function = getattr(instance, name)
+        bound.route, bound.declared, bound._names = self.route, self.declared, self._names
+        bound.is_method, bound.is_included, bound.bound_fallback, bound._unbound_fallback = False, True, None, None
+        signature = handler_signature(bound.function, self._names)
+        is_overridden = getattr(bound.function, "__func__", None) is not self.function
+        if signature.annotation is UNTYPED and self.route is None and is_overridden:
+            # The body is a subclass's, which need not say again what the declaration has said.
+            declared_for = handler_signature(_bound(self.function, instance), self._names)
+            signature = Signature(declared_for.annotation, signature.takes_metadata)
+        bound._read(signature)
+        if self._unbound_fallback is not None:
+            method = _bound(self._unbound_fallback, instance)
+            bound.bound_fallback = bound._checked_fallback(method, self._names)
+        self.is_included = True
+        return bound
 
-    def __len__(self) -> int:
-        return len(self._listeners)
+    def __call__(self, *arguments: P.args, **keywords: P.kwargs) -> R:
+        return self.function(*arguments, **keywords)
 
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """A method stays a method."""
+        return self if instance is None else _bound(self.function, instance)
 
-class MultiListenerRegistry:
-    """Several listeners for an event type, whatever the aggregate, then those for all events, each in order of
-    registration. They share one row: when one fails, the attempt fails and all run again."""
-
-    def __init__(self) -> None:
-        self._listeners: dict[str, list[Listener]] = {}
-        self._wildcards: list[Listener] = []
-
-    def register(self, event_type: str | Enum, listener: Listener) -> Self:
-        self._listeners.setdefault(name_of(event_type, "event_type", 128), []).append(checked(listener))
-        return self
-
-    def register_all(self, listener: Listener) -> Self:
-        """A listener for every event."""
-        self._wildcards.append(checked(listener))
-        return self
-
-    def listener_for(self, aggregate_type: str, event_type: str) -> Sequence[Listener] | None:
-        return (*self._listeners.get(event_type, ()), *self._wildcards) or None
-
-    def __len__(self) -> int:
-        return len(self._listeners) + len(self._wildcards)
+    def __repr__(self) -> str:
+        return f"<handler {self.id}>"
 
 
-def route_of(arguments: tuple[Any, ...]) -> tuple[str, str, Listener]:
-    """Aggregate type, event type and listener from the two ways to say them."""
-    if len(arguments) == 2:
-        arguments = (GLOBAL, *arguments)
-    if len(arguments) != 3:
-        raise TypeError("register() takes (event_type, listener) or (aggregate_type, event_type, listener)")
-    aggregate_type, event_type, listener = arguments
-    return name_of(aggregate_type, "aggregate_type", 64), name_of(event_type, "event_type", 128), checked(listener)
+def _bound(function: Any, instance: object) -> Callable[..., object]:
+    """A method of the instance; an object that is merely called stays what it is."""
+    bound: Callable[..., object] = function
+    if hasattr(function, "__get__"):
+        bound = function.__get__(instance, type(instance))
+    return bound
 
 
-def checked(listener: Any) -> Listener:
-    """The listener, if calling it runs its body."""
-    if not callable(listener):
-        raise InvalidListener(f"the listener {listener!r} cannot be called", fix="pass a function or a callable object")
-    call = getattr(listener, "__call__", None)  # noqa: B004
-    for function in (listener, call):
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise InvalidListener(
-                f"the listener {_describe(listener)} is a generator: calling it would run nothing of its body",
-                fix="return instead of yield",
-            )
-    return listener  # type: ignore[no-any-return]
+def _payload_type(function: object, route: object, annotation: Any) -> Any:
+    """What the payload is decoded as; EventEnvelope for the event itself."""
+    if isinstance(route, type):
+        if annotation is UNTYPED or annotation == route:
+            return route
+        if annotation is EventEnvelope:
+            return EventEnvelope
+        if isinstance(annotation, type) and _is_subclass(route, annotation):
+            return route
+        raise InvalidHandler(
+            f"the handler {where(function)} has the route {route.__name__} and takes {annotation!r}",
+            fix="annotate its first parameter as the route, or leave out one of the two",
+        )
+    if route is not None:
+        return EventEnvelope if annotation is UNTYPED else annotation
+    if annotation is UNTYPED:
+        raise InvalidHandler(
+            f"the handler {where(function)} has no annotation on its first parameter, so no event is routed to it",
+            fix='def handler(event: OrderPlaced), or name the route: @outbox.handler("OrderPlaced")',
+        )
+    if annotation is EventEnvelope or is_plain_data(annotation):
+        raise InvalidHandler(
+            f"the handler {where(function)} takes {annotation!r}, which names no event type",
+            fix='name the route: @outbox.handler("OrderPlaced"), or @outbox.handler(any_event) for all events',
+        )
+    return annotation
 
 
-def _describe(listener: object) -> str:
-    return getattr(listener, "__qualname__", None) or repr(listener)
+def _is_subclass(kind: type, parent: type) -> bool:
+    try:
+        return issubclass(kind, parent)
+    except TypeError:  # TypedDicts
+        return False

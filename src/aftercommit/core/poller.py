@@ -18,6 +18,7 @@ from aftercommit.hooks import OutboxPollerHandler
 from aftercommit.outcome import RELEASE, Dead
 from aftercommit.ports import EventStore, Runtime
 from aftercommit.redact import error_text
+from aftercommit.rules.decide import worker_lost
 
 log = logging.getLogger("aftercommit.poller")
 
@@ -55,6 +56,7 @@ class OutboxPoller(Service):
         options: PollerOptions,
         *,
         is_needed: Callable[[], bool] = lambda: True,
+        has_fallback: Callable[[Claimed], bool] = lambda _: False,
     ) -> None:
         super().__init__(runtime, "aftercommit-poller")
         self._store = store
@@ -62,6 +64,7 @@ class OutboxPoller(Service):
         self._meter = meter
         self._options = options
         self._is_needed = is_needed
+        self._has_fallback = has_fallback
         self._handler: OutboxPollerHandler | None = None
         self._is_woken = True
         self._next_look = float("-inf")
@@ -190,11 +193,15 @@ class OutboxPoller(Service):
             if isinstance(row, Undecodable):
                 log.error("%s cannot be decoded: %s", row.lease.key.event_id, error_text(row.error))
                 self._settler.add(Holding(row.lease), Dead(error_text(row.error), counted=False))
-            elif row.abandoned >= self._options.max_abandoned:
-                self._settler.add(Holding(row.lease, row), Dead(_worker_lost(row.abandoned), counted=False))
+            elif row.abandoned >= self._options.max_abandoned and not self._has_last_resort(row):
+                self._settler.add(Holding(row.lease, row), Dead(worker_lost(row.abandoned), counted=False))
             else:
                 good.append(row)
         return good
+
+    def _has_last_resort(self, row: Claimed) -> bool:
+        """Whether a fallback may still take an event that has killed its handlers; but not once it killed that too."""
+        return row.abandoned == self._options.max_abandoned and self._has_fallback(row)
 
     def _hand_over(self, claim: Claim, handler: OutboxPollerHandler) -> None:
         rows = self.deliverable(claim)
@@ -228,7 +235,3 @@ class OutboxPoller(Service):
                 return
             after = self._expected_after
         self.due_in(after)
-
-
-def _worker_lost(times: int) -> str:
-    return f"worker lost: {times} processes that delivered this event ended without reporting an outcome"

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from inspect import isawaitable, iscoroutine
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from aftercommit.claims import Claimed, Lease, NewEvent, RowKey
 from aftercommit.core.keeper import deadline_of
@@ -19,6 +19,22 @@ from aftercommit.redact import error_text
 from aftercommit.rules.partitions import partition_of
 
 log = logging.getLogger("aftercommit.writer")
+
+
+#: One row, which serves all handlers.
+_FOR_ALL: Final = ("",)
+
+
+class Draft(NamedTuple):
+    """A row on its way into the table."""
+
+    event: EventEnvelope
+    handler_id: str
+    is_hot: bool
+
+    @property
+    def key(self) -> RowKey:
+        return RowKey(self.event.event_id, self.handler_id)
 
 
 class HotPath(Protocol):
@@ -55,12 +71,15 @@ class OutboxWriter:
         *,
         hook: WriterHook | None = None,
         hot_path: HotPath | None = None,
+        rows_of: Callable[[EventEnvelope], Sequence[str]] = lambda _: _FOR_ALL,
     ) -> None:
+        """`rows_of` says for which handlers an event gets rows of their own; `[""]` is one row for all."""
         self._runtime = runtime
         self._store = store
         self._meter = meter
         self._hook = hook if hook is not None and type(hook) is not WriterHook else None
         self._hot_path = hot_path
+        self._rows_of = rows_of
 
     async def write(self, event: EventEnvelope, context: TxContext) -> str | None:
         """The event's id; None when a hook suppressed it."""
@@ -83,85 +102,96 @@ class OutboxWriter:
         return list(changed or ())
 
     async def _insert(self, events: list[EventEnvelope], context: TxContext) -> None:
-        hot = self._reserve(events, context)
+        drafts = self._drafts(events, context)
         before = self._runtime.clock()
         try:
-            await self._store.insert(
-                context.tx, [self._row(event, is_hot) for event, is_hot in zip(events, hot, strict=True)]
-            )
+            await self._store.insert(context.tx, [self._row(draft) for draft in drafts])
         except Exception:
-            self._cancel(sum(hot))
+            self._cancel(drafts)
             raise
         except BaseException:
-            await self._runtime.shielded(self._find_out(events, hot, before, context))
+            await self._runtime.shielded(self._find_out(drafts, before, context))
             raise
-        self._follow(events, hot, before, context)
+        self._follow(drafts, before, context)
         self._guarded("after_write", events)
 
-    def _reserve(self, events: list[EventEnvelope], context: TxContext) -> list[bool]:
+    def _drafts(self, events: list[EventEnvelope], context: TxContext) -> list[Draft]:
+        """The rows to write: one for each event, or for each of its handlers, hot ones with a slot of their own."""
+        rows = [(event, handler_id) for event in events for handler_id in self._handlers_of(event)]
         if self._hot_path is None or not self._hot_path.is_active or not context.observes_commit:
-            return [False] * len(events)
-        return self._hot_path.reserve(events)
+            return [Draft(event, handler_id, False) for event, handler_id in rows]
+        hot = self._hot_path.reserve([event for event, _ in rows])
+        return [Draft(event, handler_id, is_hot) for (event, handler_id), is_hot in zip(rows, hot, strict=True)]
 
-    def _row(self, event: EventEnvelope, is_hot: bool) -> NewEvent:
+    def _handlers_of(self, event: EventEnvelope) -> Sequence[str]:
+        try:
+            return self._rows_of(event)
+        except Exception as error:  # a predicate or registry of the user's: asked again when the row is delivered
+            if self._meter.may_say("rows_of"):
+                log.warning("who receives %r is left to its delivery: %s", event, error_text(error))
+            return _FOR_ALL
+
+    def _row(self, draft: Draft) -> NewEvent:
+        event, handler_id, is_hot = draft
         key = event.key
         partition = partition_of(event.event_id if key is None else key)
         if is_hot and self._hot_path is not None:
-            return NewEvent(event, partition, self._hot_path.owner, self._hot_path.lock_timeout)
-        return NewEvent(event, partition)
+            return NewEvent(event, partition, self._hot_path.owner, self._hot_path.lock_timeout, handler_id)
+        return NewEvent(event, partition, handler_id=handler_id)
 
-    def _follow(self, events: list[EventEnvelope], hot: list[bool], before: float, context: TxContext) -> None:
+    def _follow(self, drafts: list[Draft], before: float, context: TxContext) -> None:
         """One pair of callbacks for the batch; none when nobody would listen."""
         path = self._hot_path if self._hot_path is not None and self._hot_path.is_active else None
         if not context.observes_commit:
             if path is not None:
-                path.unseen(events)
+                path.unseen(events_of(drafts))
             return
         if self._hook is None and path is None:
             return
-        written = Written(self, events, hot, before)
+        written = Written(self, drafts, before)
         context.after_commit(written.committed)
         context.after_rollback(written.rolled_back)
-        context.wrote([RowKey(event.event_id, "") for event in events], written.undone)
+        context.wrote([draft.key for draft in drafts], written.undone)
 
-    async def _find_out(self, events: list[EventEnvelope], hot: list[bool], before: float, context: TxContext) -> None:
+    async def _find_out(self, drafts: list[Draft], before: float, context: TxContext) -> None:
         """Cancelled in the INSERT, which may yet have happened: what is there shares the transaction's fate."""
         try:
-            there = await self._store.surviving(context.tx, [RowKey(event.event_id, "") for event in events])
+            there = await self._store.surviving(context.tx, [draft.key for draft in drafts])
         except Exception:
             there = ()  # the transaction is broken or gone, and the rows with it
-        kept = [pair for pair in zip(events, hot, strict=True) if RowKey(pair[0].event_id, "") in there]
-        self._cancel(sum(hot) - sum(is_hot for _, is_hot in kept))
+        self._cancel([draft for draft in drafts if draft.key not in there])
+        kept = [draft for draft in drafts if draft.key in there]
         if kept:
-            self._follow([event for event, _ in kept], [is_hot for _, is_hot in kept], before, context)
+            self._follow(kept, before, context)
 
-    def committed(self, events: list[EventEnvelope], hot: list[bool], before: float) -> None:
+    def committed(self, drafts: list[Draft], before: float) -> None:
         """Never raises: the caller's commit has happened, and the rows are in the table."""
         try:
-            self._to_hot_path(events, hot, before)
+            self._to_hot_path(drafts, before)
         except Exception as error:
             log.error("committed events are left to the poller: %s", error_text(error))
-        self._guarded("after_commit", events)
+        self._guarded("after_commit", events_of(drafts))
 
-    def _to_hot_path(self, events: list[EventEnvelope], hot: list[bool], before: float) -> None:
+    def _to_hot_path(self, drafts: list[Draft], before: float) -> None:
         path = self._hot_path
         if path is None:
             return
         left = []
-        for event, is_hot in zip(events, hot, strict=True):
-            if is_hot:
-                lease = Lease(RowKey(event.event_id, ""), path.owner, 1, deadline_of(before, path.lock_timeout))
-                path.fill(Claimed(event, lease, 0, None))
+        for draft in drafts:
+            if draft.is_hot:
+                lease = Lease(draft.key, path.owner, 1, deadline_of(before, path.lock_timeout))
+                path.fill(Claimed(draft.event, lease, 0, None))
             else:
-                left.append(event)
+                left.append(draft.event)
         if left:
             path.left_in_table(left)
 
-    def rolled_back(self, events: list[EventEnvelope], hot: list[bool]) -> None:
-        self._cancel(sum(hot))
-        self._guarded("after_rollback", events)
+    def rolled_back(self, drafts: list[Draft]) -> None:
+        self._cancel(drafts)
+        self._guarded("after_rollback", events_of(drafts))
 
-    def _cancel(self, count: int) -> None:
+    def _cancel(self, drafts: list[Draft]) -> None:
+        count = sum(draft.is_hot for draft in drafts)
         if count and self._hot_path is not None:
             self._hot_path.cancel(count)
 
@@ -199,22 +229,24 @@ def refuse_without_transaction(context: TxContext) -> None:
 class Written:
     """A batch between its INSERT and the end of its transaction."""
 
-    def __init__(self, writer: OutboxWriter, events: list[EventEnvelope], hot: list[bool], before: float) -> None:
+    def __init__(self, writer: OutboxWriter, drafts: list[Draft], before: float) -> None:
         self._writer = writer
-        self._events = events
-        self._hot = hot
+        self._drafts = drafts
         self._before = before
 
     def undone(self, keys: Collection[RowKey]) -> None:
         """Some rows are gone again although their transaction goes on."""
-        gone = {key.event_id for key in keys}
-        lost = [(event, hot) for event, hot in zip(self._events, self._hot, strict=True) if event.event_id in gone]
-        kept = [(event, hot) for event, hot in zip(self._events, self._hot, strict=True) if event.event_id not in gone]
-        self._events, self._hot = [event for event, _ in kept], [hot for _, hot in kept]
-        self._writer.rolled_back([event for event, _ in lost], [hot for _, hot in lost])
+        lost = [draft for draft in self._drafts if draft.key in keys]
+        self._drafts = [draft for draft in self._drafts if draft.key not in keys]
+        self._writer.rolled_back(lost)
 
     def committed(self) -> None:
-        self._writer.committed(self._events, self._hot, self._before)
+        self._writer.committed(self._drafts, self._before)
 
     def rolled_back(self) -> None:
-        self._writer.rolled_back(self._events, self._hot)
+        self._writer.rolled_back(self._drafts)
+
+
+def events_of(drafts: Sequence[Draft]) -> list[EventEnvelope]:
+    """The events of rows, each once."""
+    return list({draft.event.event_id: draft.event for draft in drafts}.values())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from aftercommit.errors import UndecodableRow, UnroutableEvent
+from aftercommit.errors import UndecodablePayload, UndecodableRow, UnroutableEvent
 from aftercommit.outcome import (
     DONE,
     Dead,
+    DeadLetter,
     Defer,
+    Discard,
     Ok,
     Outcome,
     Raised,
@@ -18,7 +20,7 @@ from aftercommit.outcome import (
     RetryAfter,
     RetryAfterError,
 )
-from aftercommit.redact import error_text
+from aftercommit.redact import MAX_ERROR_LENGTH, error_text
 from aftercommit.retry import RetryPolicy, delay_of, limit_of, should_retry
 from aftercommit.retry_rules import LONGEST
 
@@ -32,15 +34,17 @@ def decide(result: Result, *, attempts: int, policy: RetryPolicy, max_attempts: 
             return DONE
         case Raised(interrupted=True):
             return Release(was_started=True)
+        case Raised(Discard()):
+            return DONE
         case Raised(error):
             return _after_failure(error, attempts + 1, policy, max_attempts)
 
 
 def _after_failure(error: BaseException, attempts: int, policy: RetryPolicy, max_attempts: int) -> Outcome:
     text = error_text(error)
-    if isinstance(error, UnroutableEvent | UndecodableRow):
+    if isinstance(error, UnroutableEvent | UndecodableRow | UndecodablePayload):
         return Dead(text, counted=False)
-    if attempts >= limit_of(policy, max_attempts):
+    if isinstance(error, DeadLetter) or attempts >= limit_of(policy, max_attempts):
         return Dead(text)
     if isinstance(error, RetryAfterError):
         return Retry(min(error.delay, LONGEST), text)
@@ -49,9 +53,25 @@ def _after_failure(error: BaseException, attempts: int, policy: RetryPolicy, max
     return Retry(delay_of(policy, attempts), text)
 
 
+def falls_back(error: BaseException, outcome: Outcome) -> bool:
+    """Whether an error that ended an event is a fallback's business: not when nobody was called, nor by request."""
+    return isinstance(outcome, Dead) and outcome.counted and not isinstance(error, DeadLetter)
+
+
+def both_failed(error: BaseException, fallback_error: BaseException) -> Dead:
+    """The end of an event whose fallback failed too. Both errors are kept, however long they are."""
+    half = MAX_ERROR_LENGTH // 2 - 20
+    return Dead(f"{error_text(error)[:half]}; the fallback failed too: {error_text(fallback_error)[:half]}")
+
+
 def decide_unroutable(*, age: timedelta, grace: timedelta | None, again: timedelta, error: UnroutableEvent) -> Outcome:
     """Dead at once without a grace; else given back uncounted until the event is that old (None: for ever)."""
     # An age below zero: the database's clock went back.
     if grace is None or max(age, timedelta(0)) < grace:
         return Defer(again)
     return Dead(error_text(error), counted=False)
+
+
+def worker_lost(times: int) -> str:
+    """Why an event is given up that nobody could report on."""
+    return f"worker lost: {times} processes that delivered this event ended without reporting an outcome"

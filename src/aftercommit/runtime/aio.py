@@ -8,15 +8,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar
-from weakref import finalize
 
 from aftercommit.outcome import Raised, Result
 from aftercommit.ports import Colour
 from aftercommit.runtime.clock import boottime
-from aftercommit.runtime.colours import awaited, called, called_async, is_async
+from aftercommit.runtime.colours import GRACE, Limit, awaited, called, called_async, is_async
+from aftercommit.runtime.pool import HandlerThreads, tell
 
 T = TypeVar("T")
 
@@ -47,7 +46,7 @@ class AsyncioMonitor:
             if here:
                 waiter.set_result(None)
             else:
-                _tell(self._loop, self._wake, waiter)
+                tell(self._loop, self._wake, waiter)
 
     def _wake(self, waiter: asyncio.Future[None]) -> None:
         if not waiter.done():
@@ -142,20 +141,28 @@ class AsyncioRuntime:
     def spawn(self, name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> AsyncioTask:
         return AsyncioTask(self._loop.create_task(main(), name=name))
 
-    async def call(self, function: Callable[..., object], *arguments: object, context: Context) -> Result:
+    async def call(
+        self,
+        function: Callable[..., object],
+        *arguments: object,
+        context: Context,
+        timeout: float | None = None,
+        ended: Callable[[], None] | None = None,
+    ) -> Result:
+        limit = None if timeout is None else Limit(function, timeout, ended)
         if is_async(function):
-            return await self._as_task(called_async(function, arguments), context)
-        result = await self._threads.call(self._loop, lambda: context.run(called, function, arguments))
+            return await self._as_task(called_async(function, arguments), context, limit)
+        result = await self._threads.call(self._loop, lambda: context.run(called, function, arguments), limit)
         if not isinstance(result, Raised) and inspect.isawaitable(result.value):
-            return await self._as_task(awaited(result.value), context)
+            return await self._as_task(awaited(result.value), context, limit)
         return result
 
-    async def _as_task(self, coroutine: Coroutine[Any, Any, Result], context: Context) -> Result:
+    async def _as_task(self, coroutine: Coroutine[Any, Any, Result], context: Context, limit: Limit | None) -> Result:
         task = self._loop.create_task(coroutine, context=context)
         self._running.add(task)
         cancellations = _cancellations()
         try:
-            result = await task
+            result = await (task if limit is None else _within(limit, task))
         except asyncio.CancelledError:
             # Either we are being cancelled, or the task never came to its first step.
             if not task.cancelled():
@@ -201,68 +208,16 @@ class AsyncioRuntime:
         await self._threads.close()
 
 
-class HandlerThreads:
-    """Daemon threads for sync functions, started when first needed. Never the loop's default executor: a function
-    that is stuck there would hold `asyncio.run` open."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
-        self._busy = 0
-        finalize(self, _dismiss, self._jobs, self._threads)
-
-    async def call(self, loop: asyncio.AbstractEventLoop, function: Callable[[], Result]) -> Result:
-        future: asyncio.Future[Result] = loop.create_future()
-
-        def job() -> None:
-            result = function()
-            _tell(loop, self._ended, future, result)
-
-        self._busy += 1
-        if self._busy > len(self._threads) and len(self._threads) < self._count:
-            self._grow()
-        self._jobs.put(job)
-        return await future
-
-    def _ended(self, future: asyncio.Future[Result], result: Result) -> None:
-        """A thread is free again, also when the caller was cancelled long ago."""
-        self._busy -= 1
-        if not future.done():
-            future.set_result(result)
-
-    def _grow(self) -> None:
-        thread = threading.Thread(
-            target=_work, args=(self._jobs,), name=f"aftercommit-handler-{len(self._threads)}", daemon=True
-        )
-        self._threads.append(thread)
-        thread.start()
-
-    async def close(self) -> None:
-        _dismiss(self._jobs, self._threads)
-        if self._busy == 0:  # all of them are idle and end at once; one that runs a function is left behind
-            for thread in self._threads:
-                thread.join(1)
-        self._threads.clear()
-
-
-def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
-    while (job := jobs.get()) is not None:
-        job()
-        del job  # while it waits for the next, a thread keeps nothing of the last alive
-
-
-def _dismiss(jobs: SimpleQueue[Callable[[], None] | None], threads: list[threading.Thread]) -> None:
-    for _ in threads:
-        jobs.put(None)
-
-
-def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: object) -> None:
-    """Run a callback on the loop from any thread; a loop that is closed has nobody left to tell."""
-    try:
-        loop.call_soon_threadsafe(callback, *arguments)
-    except RuntimeError:
-        return
+async def _within(limit: Limit, task: asyncio.Task[Result]) -> Result:
+    """The task's result; it is cancelled when its time is over, and left behind when that does not end it."""
+    if (await asyncio.wait({task}, timeout=limit.timeout))[0]:
+        return task.result()
+    task.cancel()
+    if not (await asyncio.wait({task}, timeout=GRACE))[0]:
+        task.add_done_callback(lambda _: None if limit.ended is None else limit.ended())
+        return limit.over(still_runs=True)
+    result = Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
+    return limit.over(still_runs=False) if isinstance(result, Raised) else result
 
 
 def _cancellations() -> int:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final, NamedTuple
 
+from aftercommit.errors import HandlerTimeout
 from aftercommit.outcome import Ok, Raised, Result
+
+#: Seconds that a cancelled async function gets for its clean-up before it is left behind.
+GRACE: Final = 1.0
 
 
 def is_async(function: Callable[..., object]) -> bool:
@@ -54,3 +58,23 @@ async def _whole(value: Any) -> Any:
     while inspect.isawaitable(value):
         value = await value
     return value
+
+
+class Limit(NamedTuple):
+    """The time that a call may take, and whom to tell when it ends although nobody waits for it any more."""
+
+    function: Callable[..., object]
+    timeout: float
+    ended: Callable[[], None] | None
+
+    def over(self, *, still_runs: bool) -> Raised:
+        """What comes back in the function's place."""
+        name = getattr(self.function, "__qualname__", None) or repr(self.function)
+        late = ", and still runs: its effects may come later, or twice" if still_runs else ""
+        return Raised(
+            HandlerTimeout(
+                f"{name} ran for longer than its timeout of {self.timeout:g} s{late}",
+                fix="give its own calls a shorter timeout, or raise timeout= of the handler",
+                still_runs=still_runs,
+            )
+        )

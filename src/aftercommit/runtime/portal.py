@@ -6,12 +6,13 @@ import asyncio
 import logging
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextvars import Context
 from typing import Any
 
 from aftercommit.outcome import Raised, Result
 from aftercommit.redact import traceback_text
+from aftercommit.runtime.colours import GRACE, Limit
 
 log = logging.getLogger("aftercommit.runtime")
 
@@ -26,13 +27,13 @@ class LoopPortal:
         self._thread = threading.Thread(target=_run_loop, args=(self._loop,), name="aftercommit-loop", daemon=True)
         self._thread.start()
 
-    def call(self, coroutine: Coroutine[Any, Any, Result], context: Context) -> Result:
-        """Run it there and wait for its end."""
+    def call(self, coroutine: Coroutine[Any, Any, Result], context: Context, limit: Limit | None = None) -> Result:
+        """Run it there and wait for its end, or for that of its time."""
         with self._lock:  # known before it can run: an interrupt must not miss it
             call = LoopCall(self._loop, coroutine, context)
             self._running.add(call)
         try:
-            return call.result()
+            return call.result() if limit is None else call.result_within(limit)
         finally:
             with self._lock:
                 self._running.discard(call)
@@ -59,7 +60,7 @@ class LoopCall:
         self._loop = loop
         self._ended: Future[Result] = Future()
         self._task: asyncio.Task[Result] | None = None
-        self._interrupted = False
+        self._interrupted = self._expired = False
         loop.call_soon_threadsafe(self._begin, coroutine, context)
 
     def _begin(self, coroutine: Coroutine[Any, Any, Result], context: Context) -> None:
@@ -76,6 +77,18 @@ class LoopCall:
             return Raised(result.error, interrupted=True)
         return result
 
+    def result_within(self, limit: Limit) -> Result:
+        """As `result`; cancelled when its time is over, and left behind when that does not end it."""
+        if wait({self._ended}, limit.timeout).done:
+            return self.result()
+        self._loop.call_soon_threadsafe(self._expire)
+        if not wait({self._ended}, GRACE).done:
+            self._ended.add_done_callback(lambda _: None if limit.ended is None else limit.ended())
+            return limit.over(still_runs=True)
+        result = self.result()
+        is_over = self._expired and isinstance(result, Raised) and not result.interrupted
+        return limit.over(still_runs=False) if is_over else result
+
     def interrupt(self) -> None:
         self._loop.call_soon_threadsafe(self._cancel)
 
@@ -83,6 +96,10 @@ class LoopCall:
         # A task that has ended cannot be cancelled any more: how it ended is its own doing.
         if self._task is not None and self._task.cancel():
             self._interrupted = True
+
+    def _expire(self) -> None:
+        if self._task is not None and self._task.cancel():
+            self._expired = True
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aftercommit.outcome import Raised, Result
 from aftercommit.ports import Colour
+from aftercommit.runtime.beside import SideThreads
 from aftercommit.runtime.clock import boottime
-from aftercommit.runtime.colours import awaited, called, called_async, is_async
+from aftercommit.runtime.colours import Limit, awaited, called, called_async, is_async
 
 if TYPE_CHECKING:
     from aftercommit.runtime.portal import LoopPortal
@@ -76,6 +77,7 @@ class ThreadRuntime:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._portal: LoopPortal | None = None
+        self._side: SideThreads | None = None
 
     def clock(self) -> float:
         return boottime()
@@ -98,17 +100,35 @@ class ThreadRuntime:
     def spawn(self, name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> ThreadTask:
         return ThreadTask(name, main)
 
-    async def call(self, function: Callable[..., object], *arguments: object, context: Context) -> Result:
+    async def call(
+        self,
+        function: Callable[..., object],
+        *arguments: object,
+        context: Context,
+        timeout: float | None = None,
+        ended: Callable[[], None] | None = None,
+    ) -> Result:
+        limit = None if timeout is None else Limit(function, timeout, ended)
         if is_async(function):
-            return self._on_loop(called_async(function, arguments), context)
-        result = context.run(called, function, arguments)
+            return self._on_loop(called_async(function, arguments), context, limit)
+        if limit is None:
+            result = context.run(called, function, arguments)
+        else:
+            result = self._beside(limit, lambda: context.run(called, function, arguments))
         if isinstance(result, Raised) and isinstance(result.error, KeyboardInterrupt) and _is_main_thread():
             raise result.error  # Ctrl-C is for the program, not for the handler that happened to run
         if not isinstance(result, Raised) and inspect.isawaitable(result.value):
-            return self._on_loop(awaited(result.value), context)
+            return self._on_loop(awaited(result.value), context, limit)
         return result
 
-    def _on_loop(self, coroutine: Coroutine[Any, Any, Result], context: Context) -> Result:
+    def _beside(self, limit: Limit, function: Callable[[], Result]) -> Result:
+        with self._lock:
+            if self._side is None:
+                self._side = SideThreads()
+            side = self._side
+        return side.call(function, limit.timeout, limit.ended) or limit.over(still_runs=True)
+
+    def _on_loop(self, coroutine: Coroutine[Any, Any, Result], context: Context, limit: Limit | None) -> Result:
         """Run on the loop thread and wait for its real end, also when `interrupt` cancels it."""
         with self._lock:
             if self._portal is None:
@@ -117,7 +137,7 @@ class ThreadRuntime:
 
                 self._portal = LoopPortal()
             portal = self._portal
-        return portal.call(coroutine, context)
+        return portal.call(coroutine, context, limit)
 
     def interrupt(self) -> None:
         if self._portal is not None:
@@ -129,5 +149,8 @@ class ThreadRuntime:
     async def close(self) -> None:
         with self._lock:
             portal, self._portal = self._portal, None
+            side, self._side = self._side, None
         if portal is not None:
             portal.close()
+        if side is not None:
+            side.close()

@@ -1,0 +1,1 @@
+"""Declared handlers, from declaration to outcome."""

@@ -1,0 +1,129 @@
+"""Read by mypy, never run: what a type checker must refuse ends in `# wrong`, the rest it must take."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import attrs
+import msgspec
+import pydantic
+
+from aftercommit import (
+    AsyncOutbox,
+    EventEnvelope,
+    EventMetadata,
+    FailureContext,
+    Fixed,
+    HandlerSet,
+    NoRetry,
+    Outbox,
+    any_event,
+)
+
+
+@dataclass
+class OrderPlaced:
+    order_id: int
+
+
+class OrderShipped(msgspec.Struct):
+    order_id: int
+
+
+class OrderPaid(pydantic.BaseModel):
+    order_id: int
+
+
+@attrs.define
+class OrderReturned:
+    order_id: int
+
+
+outbox = Outbox("sqlite://")
+async_outbox = AsyncOutbox("sqlite://")
+handlers = HandlerSet()
+
+
+@outbox.handler
+def receipt(event: OrderPlaced) -> int:
+    return event.order_id
+
+
+number: int = receipt(OrderPlaced(1))
+receipt(OrderShipped(1))  # wrong
+
+
+@receipt.fallback
+def receipt_failed(event: OrderPlaced, failure: FailureContext) -> None: ...
+
+
+@receipt.fallback  # wrong
+def wrong_fallback(event: OrderShipped, failure: FailureContext) -> None: ...
+
+
+@handlers.handler
+async def with_meta(event: OrderPlaced | OrderShipped, meta: EventMetadata) -> None: ...
+
+
+@outbox.handler(OrderPlaced, retry=Fixed("1s"), timeout="5s", id="by-class")
+async def by_class(event: OrderPlaced, meta: EventMetadata) -> None: ...
+
+
+@outbox.handler(OrderPlaced)  # wrong
+def wrong_class(event: OrderShipped) -> None: ...
+
+
+@outbox.handler(OrderPlaced, retry=3)  # wrong
+def wrong_policy(event: OrderPlaced) -> None: ...
+
+
+@outbox.handler("Named", retry=NoRetry(), aliases=["old"])
+def named(event: EventEnvelope) -> None: ...
+
+
+@outbox.handler(any_event, supports=lambda event: event.event_type == "A")
+def generic(event: EventEnvelope, meta: EventMetadata) -> None: ...
+
+
+@outbox.handler  # wrong
+def no_parameter() -> None: ...
+
+
+class Desk:
+    @handlers.handler
+    def on_placed(self, event: OrderPlaced) -> None: ...
+
+    @handlers.handler(OrderShipped)
+    async def on_shipped(self, event: OrderShipped, meta: EventMetadata) -> None: ...
+
+    @handlers.handler(OrderShipped)  # wrong
+    def on_wrong(self, event: OrderPlaced) -> None: ...
+
+
+outbox.include(handlers).include(Desk())
+
+with outbox.transaction() as tx:
+    outbox.write(OrderPlaced(1), tx=tx, key=7, context={"user": "ada"})
+    outbox.write(OrderShipped(1))
+    outbox.write(OrderPaid(order_id=1))
+    outbox.write(OrderReturned(1))
+    outbox.write("Named", {"a": 1}, headers={"a": "b"})
+    outbox.write(EventEnvelope.of_json("A", "{}"))
+    outbox.write("Named")  # wrong
+    outbox.write({"a": 1})  # wrong
+    outbox.write(7)  # wrong
+    outbox.write(OrderPlaced(1), {"a": 1})  # wrong
+    outbox.write(OrderPlaced("one"))  # wrong
+    outbox.write(OrderPlaced(1), headers={"a": 1})  # wrong
+    outbox.write(EventEnvelope.of_json("A", "{}"), key="k")  # wrong
+
+
+async def main() -> None:
+    async with async_outbox.transaction():
+        print(str(await async_outbox.write(OrderPlaced(1))).upper())
+        await async_outbox.write(3)  # wrong
+        await async_outbox.publish(OrderPlaced(1))
+
+
+@outbox.upcast(OrderPlaced, from_version=1)
+def upcast(data: dict[str, Any]) -> dict[str, Any]:
+    return data
