@@ -62,6 +62,7 @@ NAMES = [
     "DuplicateHandler",
     "DuplicateListener",
     "EventEnvelope",
+    "EventId",
     "EventInterceptor",
     "EventMetadata",
     "EventStatus",
@@ -137,7 +138,7 @@ NAMES = [
 METHODS = {
     *("begin", "close", "create_schema", "drain", "poll", "purge", "register", "start", "stats", "transaction"),
     *("dead", "health", "is_started", "multi_node", "single_node", "write", "write_all", "writer_only"),
-    *("fallback", "handler", "include", "publish", "subscribe", "upcast"),
+    *("attach", "fallback", "handler", "include", "publish", "subscribe", "upcast"),
 }
 
 
