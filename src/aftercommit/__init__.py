@@ -62,6 +62,7 @@ from aftercommit.hooks import (
     OutboxPollerHandler,
     WriterHook,
 )
+from aftercommit.ids import EventId
 from aftercommit.metadata import EventMetadata, FailureContext, StoredError
 from aftercommit.names import AggregateType, EventType
 from aftercommit.outcome import DeadLetter, Discard, DispatchResult, Done, RetryAfter, RetryAfterError, Unavailable
@@ -94,6 +95,7 @@ __all__ = [
     "DuplicateHandler",
     "DuplicateListener",
     "EventEnvelope",
+    "EventId",
     "EventInterceptor",
     "EventMetadata",
     "EventStatus",

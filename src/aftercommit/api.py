@@ -19,11 +19,13 @@ from aftercommit.core.writer import refuse_without_transaction
 from aftercommit.durations import Duration, seconds_of
 from aftercommit.event import EventEnvelope
 from aftercommit.execution import Colour
+from aftercommit.ids import EventId, EventIds
 from aftercommit.ports import Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime, run
 from aftercommit.shapes import EventObject
 from aftercommit.transactions.blocks import Transaction
 from aftercommit.transactions.dbapi import DbapiTransaction
+from aftercommit.transactions.unit import UnitOfWork
 
 
 class Outbox(OutboxBase):
@@ -106,12 +108,17 @@ class Outbox(OutboxBase):
 
     def _write(self, envelope: EventEnvelope, tx: Any) -> str | None:
         context = self._ready_context(tx)
+        if isinstance(context, UnitOfWork):
+            ids = self._current().writer.join([envelope], context)
+            return EventId(ids[0]) if ids else None
         return run(self._current().writer.write(envelope, context))
 
     def write_all(self, events: Iterable[object], *, tx: Any = None) -> list[str]:
         """Write many at once; their ids in order. All are checked before the first is written."""
         envelopes = [self._composer.compose(event) for event in events]
         context = self._ready_context(tx)
+        if isinstance(context, UnitOfWork):
+            return EventIds(self._current().writer.join(envelopes, context))
         return run(self._current().writer.write_all(envelopes, context))
 
     def publish(self, event: object, *, tx: Any = None) -> str | None:
@@ -131,6 +138,8 @@ class Outbox(OutboxBase):
             refuse_without_transaction(context)
             if not context.is_begun():
                 run(self._store.open())  # nothing is locked yet, so the table can still be made
+        elif isinstance(context, UnitOfWork) and not self._store.is_ready and context.may_open_store():
+            run(self._store.open())
         return context
 
     def transaction(self) -> Transaction:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from enum import Enum
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self, TypeAlias, TypeVar, overload
 from uuid import UUID
 
 from aftercommit.base import OutboxBase
@@ -20,15 +20,20 @@ from aftercommit.durations import Duration, seconds_of
 from aftercommit.errors import OutboxError
 from aftercommit.event import EventEnvelope
 from aftercommit.execution import Colour
+from aftercommit.ids import EventId, EventIds
 from aftercommit.ports import Runtime, TxContext
 from aftercommit.runtime.aio import AsyncioRuntime
 from aftercommit.shapes import EventObject
 from aftercommit.transactions.blocks import AsyncTransaction
 from aftercommit.transactions.dbapi import DbapiTransaction
 from aftercommit.transactions.owned import OwnedTransaction
-from aftercommit.transactions.pending import PendingWrite
+from aftercommit.transactions.pending import PendingWrite, suppressed
+from aftercommit.transactions.unit import UnitOfWork
 
 T = TypeVar("T")
+
+#: Awaited for the event's id. On a SQLAlchemy session it is the id itself, and need not be awaited.
+Writing: TypeAlias = PendingWrite[str | None] | EventId
 
 
 class AsyncOutbox(OutboxBase):
@@ -40,7 +45,7 @@ class AsyncOutbox(OutboxBase):
     _colour = Colour.ASYNC
 
     @overload
-    def write(self, event: EventEnvelope, *, tx: Any = None) -> PendingWrite[str | None]: ...
+    def write(self, event: EventEnvelope, *, tx: Any = None) -> Writing: ...
     @overload
     def write(
         self,
@@ -56,7 +61,7 @@ class AsyncOutbox(OutboxBase):
         context: Mapping[str, str] | None = None,
         available_at: datetime | None = None,
         deliver_after: Duration | None = None,
-    ) -> PendingWrite[str | None]: ...
+    ) -> Writing: ...
     @overload
     def write(
         self,
@@ -71,7 +76,7 @@ class AsyncOutbox(OutboxBase):
         context: Mapping[str, str] | None = None,
         available_at: datetime | None = None,
         deliver_after: Duration | None = None,
-    ) -> PendingWrite[str | None]: ...
+    ) -> Writing: ...
     def write(
         self,
         event: object,
@@ -86,7 +91,7 @@ class AsyncOutbox(OutboxBase):
         context: Mapping[str, str] | None = None,
         available_at: datetime | None = None,
         deliver_after: Duration | None = None,
-    ) -> PendingWrite[str | None]:
+    ) -> Writing:
         """Write an event in the caller's transaction: an envelope, a type and a payload, or an object.
 
         Gives the event id, None when a hook suppressed it. Everything is checked before the transaction is touched.
@@ -104,6 +109,9 @@ class AsyncOutbox(OutboxBase):
             deliver_after=deliver_after,
         )
         transaction = self._context(tx)
+        if isinstance(transaction, UnitOfWork) and transaction.is_at_once:
+            ids = self._join([envelope], transaction)
+            return EventId(ids[0]) if ids else suppressed(envelope.event_type)
         work = self._writing(envelope, transaction)
         return self._tracked(PendingWrite(envelope.event_type, work), transaction)
 
@@ -112,20 +120,21 @@ class AsyncOutbox(OutboxBase):
         refuse_without_transaction(context)
 
         async def work() -> str | None:
-            await self._make_ready(context)
-            return await self._current().writer.write(envelope, context)
+            ids = await self._write_all([envelope], context)
+            return ids[0] if ids else None
 
         return work
 
-    def write_all(self, events: Iterable[object], *, tx: Any = None) -> PendingWrite[list[str]]:
+    def write_all(self, events: Iterable[object], *, tx: Any = None) -> PendingWrite[list[str]] | EventIds:
         """Write many at once; their ids in order. All are checked before the first is written."""
         envelopes = [self._composer.compose(event) for event in events]
         context = self._context(tx)
+        if isinstance(context, UnitOfWork) and context.is_at_once:
+            return EventIds(self._join(envelopes, context))
         refuse_without_transaction(context)
 
         async def work() -> list[str]:
-            await self._make_ready(context)
-            return await self._current().writer.write_all(envelopes, context)
+            return await self._write_all(envelopes, context)
 
         return self._tracked(PendingWrite(f"{len(envelopes)} events", work), context)
 
@@ -146,8 +155,22 @@ class AsyncOutbox(OutboxBase):
             context.track(pending)
         return pending
 
+    async def _write_all(self, envelopes: list[EventEnvelope], context: TxContext) -> list[str]:
+        await self._make_ready(context)
+        if isinstance(context, UnitOfWork):
+            unit = context
+            return await unit.awaiting(lambda: self._join(envelopes, unit))
+        return await self._current().writer.write_all(envelopes, context)
+
+    def _join(self, envelopes: list[EventEnvelope], unit: UnitOfWork) -> list[str]:
+        return self._current().writer.join(envelopes, unit)
+
     async def _make_ready(self, context: TxContext) -> None:
-        if isinstance(context, DbapiTransaction) and not context.is_begun():
+        if isinstance(context, DbapiTransaction):
+            is_free = not context.is_begun()
+        else:
+            is_free = isinstance(context, UnitOfWork) and not self._store.is_ready and context.may_open_store()
+        if is_free:
             await self._store.open()  # nothing is locked yet, so the table can still be made
 
     def transaction(self) -> AsyncTransaction:

@@ -17,6 +17,7 @@ from aftercommit.core.engine import Engine, Health
 from aftercommit.core.handlers import Fallback
 from aftercommit.core.handlerset import HandlerSet
 from aftercommit.core.listeners import DefaultListenerRegistry
+from aftercommit.core.poller import FIRST_LOOK
 from aftercommit.core.roster import AnyHandler
 from aftercommit.core.routing import Router
 from aftercommit.core.upkeep import DeadEvents
@@ -30,6 +31,7 @@ from aftercommit.stores.detect import open_store
 from aftercommit.transactions import ambient
 from aftercommit.transactions.dbapi import DbapiTransaction
 from aftercommit.transactions.owned import OwnedTransaction
+from aftercommit.transactions.unit import UnitOfWork
 
 log = logging.getLogger("aftercommit.outbox")
 
@@ -85,6 +87,8 @@ class OutboxBase(HandlerSet, ABC):
                 f"{type(self).__name__} is {self._colour.value}, {self._store!r} is {self._store.colour.value}",
                 fix="use Outbox with blocking drivers and AsyncOutbox with async ones",
             )
+        self._target = target
+        self._sqlalchemy: Any = None
         given = config.listener_registry  # an empty one is false, and still the one to use
         self._registry: Any = given if given is not None else DefaultListenerRegistry()
         self._router = Router(self._registry, self._roster, self._payloads)
@@ -147,6 +151,11 @@ class OutboxBase(HandlerSet, ABC):
         if self._engine is not None:
             self._engine.poller.wake()
 
+    def _look_soon(self) -> None:
+        """A commit is under way, and nobody will tell when it is done."""
+        if self._engine is not None:
+            self._engine.poller.due_in(FIRST_LOOK)
+
     # ------------------------------------------------------------ looking
 
     def health(self) -> Health:
@@ -188,13 +197,31 @@ class OutboxBase(HandlerSet, ABC):
             return transaction
         if isinstance(tx, OwnedTransaction):
             return self._own(tx)
+        if _is_of_sqlalchemy(type(tx)):
+            unit: UnitOfWork | None = self._edge().join(tx)
+            if unit is not None:
+                return unit
         adopted = self._store.executor.adopt(tx)
         if adopted is None:
             raise UnsupportedTransaction(
                 f"tx is a {type(tx).__module__}.{type(tx).__qualname__}",
-                fix="pass what outbox.transaction() gave, or a connection of the outbox's own database and driver",
+                fix="pass what outbox.transaction() gave, or a session or connection of the outbox's own database",
             )
         return DbapiTransaction(tx, adopted)
+
+    def _edge(self) -> Any:
+        """Whoever has a session has SQLAlchemy; nobody else loads it."""
+        if self._sqlalchemy is None:
+            from aftercommit.transactions.sqlalchemy_edge import SqlAlchemyEdge  # noqa: PLC0415
+
+            self._sqlalchemy = SqlAlchemyEdge(self._store, self._target, self._wake, self._look_soon)
+        return self._sqlalchemy
+
+    def attach(self, metadata: Any) -> Any:
+        """Describe the outbox's tables in your SQLAlchemy MetaData, so that Alembic's autogenerate knows them."""
+        from aftercommit.transactions.sqlalchemy_schema import attach  # noqa: PLC0415
+
+        return attach(self._store, metadata)
 
     def _own(self, tx: OwnedTransaction) -> OwnedTransaction:
         if tx.outbox is not self:
@@ -241,6 +268,11 @@ class OutboxBase(HandlerSet, ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._store!r})"
+
+
+def _is_of_sqlalchemy(kind: type) -> bool:
+    """Without importing it."""
+    return any(each.__module__.startswith("sqlalchemy.") for each in kind.__mro__)
 
 
 _living: Final[WeakSet[OutboxBase]] = WeakSet()

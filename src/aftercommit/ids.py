@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Generator
+from typing import Any, Final, Self
 from weakref import WeakSet
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -92,3 +92,23 @@ def _begin_anew_after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
     os.register_at_fork(after_in_child=_begin_anew_after_fork)
+
+
+class EventId(str):
+    """The id of an event that joined a unit of work. It may be awaited, which does nothing: the event is on its way."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self
+        yield  # a generator, although it never waits
+
+
+class EventIds(list[str]):
+    """The ids of several such events; it may be awaited as well."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self
+        yield  # a generator, although it never waits

@@ -60,6 +60,12 @@ class HotPath(Protocol):
         """These were written and nobody will announce their commit."""
 
 
+class TakesRows(TxContext, Protocol):
+    """A transaction that inserts rows by itself, by its own means and in its own time."""
+
+    def add(self, rows: Sequence[NewEvent]) -> None: ...
+
+
 class OutboxWriter:
     """Inserts rows on the connection of the transaction that it is given. Without a hot path rows are born free."""
 
@@ -92,6 +98,22 @@ class OutboxWriter:
         batch = self._before(list(events)) if events else []
         if batch:
             await self._insert(batch, context)
+        return [event.event_id for event in batch]
+
+    def join(self, events: Sequence[EventEnvelope], context: TakesRows) -> list[str]:
+        """Like `write_all`, on a transaction that takes the rows. Awaits nothing."""
+        refuse_without_transaction(context)
+        batch = self._before(list(events)) if events else []
+        if batch:
+            drafts = self._drafts(batch, context)
+            before = self._runtime.clock()
+            try:
+                context.add([self._row(draft) for draft in drafts])
+            except BaseException:
+                self._cancel(drafts)
+                raise
+            self._follow(drafts, before, context)
+            self._guarded("after_write", batch)
         return [event.event_id for event in batch]
 
     def _before(self, events: list[EventEnvelope]) -> list[EventEnvelope]:
@@ -221,7 +243,8 @@ def refuse_without_transaction(context: TxContext) -> None:
     if not context.is_transaction_active():
         raise NotInTransaction(
             f"write() was called with no transaction open on {context.current_connection()!r} (autocommit mode, it "
-            "was ended, or another thread or task has it), so the event would be saved even if your own change fails",
+            "has failed or was ended, or another thread or task has it), so the event would be saved even if your own "
+            "change fails",
             fix='conn.execute("BEGIN") before, or with outbox.transaction() as tx: outbox.write(event, tx=tx)',
         )
 

@@ -30,6 +30,7 @@ class Schema:
         #: The schema that this release writes: the number of the last migration.
         self.version = self._migrations[-1].number
         self.is_ready = False
+        self.store_id: str | None = None
 
     async def ensure(self) -> None:
         """Create or upgrade when asked to on construction; else only check."""
@@ -119,6 +120,7 @@ class Schema:
                 f"this one is {self.version}",
                 fix="upgrade aftercommit in this process",
             )
+        self.store_id = settings.get("store_id")
         ours = (str(PARTITION_COUNT), HASH_NAME)
         if (settings["partitions"], settings["hash"]) != ours:
             raise SchemaMismatch(

@@ -51,12 +51,12 @@ class SqlStore:
         self.dialect = dialect
         #: The database as people may read of it: no login, no secrets.
         self.where = where
-        self._names = TableNames(table, schema, dialect.quotes)
-        self._sql = Statements(dialect, self._names)
+        self.names = TableNames(table, schema, dialect.quotes)
+        self._sql = Statements(dialect, self.names)
         self._times = dialect.times
         self._done = self._sql["delete" if delete_completed else "done"]
         self._changes = (AtOnce if dialect.returns_rows else InSteps)(executor, self._sql, dialect)
-        self._schema = Schema(executor, self._sql, self._names, creates=create_schema)
+        self._schema = Schema(executor, self._sql, self.names, creates=create_schema)
         self.records = SqlRecords(executor, self._sql, self._times, self._changes)
 
     def __repr__(self) -> str:
@@ -65,6 +65,16 @@ class SqlStore:
     @property
     def is_ready(self) -> bool:
         return self._schema.is_ready
+
+    @property
+    def store_id(self) -> str | None:
+        """What tells this database from every other; None before `open`."""
+        return self._schema.store_id
+
+    @property
+    def store_id_sql(self) -> str:
+        """The question for it, on whichever connection."""
+        return f"SELECT value FROM {self.names.qualified(self.names.side('schema'))} WHERE name = 'store_id'"  # noqa: S608
 
     async def open(self) -> None:
         if not self._schema.is_ready:
@@ -79,6 +89,10 @@ class SqlStore:
 
     async def begin(self) -> OpenTransaction:
         return await self._explained(self.executor.begin())
+
+    def values_of(self, event: NewEvent) -> dict[str, object]:
+        """The parameters of the INSERT, for those who insert by themselves."""
+        return insert_values(event, self._times)
 
     async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
         if not events:
@@ -174,7 +188,7 @@ class SqlStore:
     def _explain(self, error: Exception) -> None:
         """Raise our own word for what a user can mend, instead of the driver's."""
         if not isinstance(error, OutboxError):
-            ours = explained(error, self.executor.fault_of(error), self._names, self.where)
+            ours = explained(error, self.executor.fault_of(error), self.names, self.where)
             if ours is not None:
                 raise ours from error
 

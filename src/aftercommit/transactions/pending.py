@@ -44,3 +44,15 @@ class PendingWrite(Generic[T]):
                 "[AC003] write() of %s was never awaited, so the event is NOT saved. Fix: await outbox.write(…)",
                 self.what,
             )
+
+
+async def _nothing() -> str | None:
+    """A hook has dropped the event, and nothing is left to do."""
+    return None
+
+
+def suppressed(what: str) -> PendingWrite[str | None]:
+    """For an event that a hook has dropped: it may be awaited, and need not be."""
+    pending = PendingWrite(what, _nothing)
+    pending.forgive()
+    return pending

@@ -178,7 +178,10 @@ class PsycopgTx:
 
     @property
     def is_active(self) -> bool:
-        return not self._connection.closed and (self.is_begun or not self._connection.autocommit)
+        """A transaction in which a statement has failed takes nothing more."""
+        if self._connection.closed or self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
+            return False
+        return self.is_begun or not self._connection.autocommit
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
         return run(self._connection, sql, parameters, prepare=None).rowcount

@@ -1,0 +1,7 @@
+from dataclasses import dataclass
+
+
+@dataclass
+class OrderPlaced:
+    number: int
+    customer: str

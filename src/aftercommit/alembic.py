@@ -1,0 +1,22 @@
+"""For Alembic's migrations: the tables of an outbox, made by the very script that the outbox itself would run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aftercommit.stores.identifiers import TableNames
+from aftercommit.stores.scripts import schema_sql
+
+
+def upgrade(op: Any, *, table: str = "outbox_event", schema: str | None = None) -> None:
+    """Make the tables. `op` is Alembic's; it works offline (`--sql`) as well."""
+    script = schema_sql(op.get_context().dialect.name, table=table, schema=schema)
+    for statement in script.split(";\n\n"):
+        op.execute(statement.strip(";\n"))
+
+
+def downgrade(op: Any, *, table: str = "outbox_event", schema: str | None = None) -> None:
+    """Drop them, with every event that is in them."""
+    names = TableNames(table, schema)
+    for name in (names.table, names.side("schema")):
+        op.drop_table(name, schema=schema)

@@ -1,0 +1,146 @@
+"""From a database of settings.DATABASES to the outbox's own connections to it, and to its dialect."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from aftercommit.django.block import BlockExecutor, CursorLink, CursorTx
+from aftercommit.errors import InvalidOption, MissingDriver, UnknownStore
+from aftercommit.execution import Colour, Executor, Fault, Tx
+from aftercommit.stores.statements import Dialect
+
+
+class Vendor(NamedTuple):
+    """What the outbox needs to know of a kind of database."""
+
+    dialect: Dialect
+    #: Connections of the outbox's own, as Django's settings say.
+    own: Callable[[BaseDatabaseWrapper], Executor]
+    #: Statements on Django's connection.
+    tx: Callable[[BaseDatabaseWrapper], Tx]
+    fault_of: Callable[[Exception], Fault]
+
+    def block(self, alias: str) -> BlockExecutor:
+        return BlockExecutor(alias, self.tx, self.fault_of)
+
+
+def vendor_of(alias: str) -> Vendor:
+    """By Django's word for it; a driver is loaded only for a database of its kind."""
+    vendor = connections[alias].vendor
+    match vendor:
+        case "sqlite":
+            return _sqlite()
+        case "postgresql":
+            return _postgres()
+        case "mysql":
+            return _mysql()
+    raise UnknownStore(
+        f"the database {alias!r} is of the kind {vendor}", fix="use SQLite, PostgreSQL, MySQL or MariaDB for the outbox"
+    )
+
+
+def place_of(alias: str) -> str:
+    """The database as people may read of it: no login, no secrets."""
+    settings = connections[alias].settings_dict
+    host = f" at {settings['HOST']}" if settings.get("HOST") else ""
+    return f"the database {alias!r}{host}"
+
+
+def is_in_memory(connection: BaseDatabaseWrapper) -> bool:
+    """Whether only connections of Django's own can reach it: SQLite's usual test database."""
+    return connection.vendor == "sqlite" and bool(connection.is_in_memory_db())
+
+
+# ---------------------------------------------------------------- SQLite
+
+
+def _sqlite() -> Vendor:
+    from aftercommit.stores.sqlite.connection import fault_of
+    from aftercommit.stores.sqlite.target import DIALECT
+
+    return Vendor(DIALECT, _own_sqlite, CursorTx, fault_of)
+
+
+def _own_sqlite(connection: BaseDatabaseWrapper) -> Executor:
+    from aftercommit.stores.sqlite.target import sqlite_from_url
+
+    name = str(connection.settings_dict["NAME"])
+    if is_in_memory(connection) or name.startswith("file:"):
+        raise UnknownStore(
+            f"the SQLite database {connection.alias!r} is {name!r}, which is no plain file that workers could open",
+            fix='give DATABASES a file name; in tests "TEST": {"NAME": BASE_DIR / "test.sqlite3"}',
+        )
+    return sqlite_from_url(f"sqlite:///{quote(os.path.abspath(name))}", Colour.BLOCKING).executor
+
+
+# ---------------------------------------------------------------- PostgreSQL
+
+
+def _postgres() -> Vendor:
+    try:
+        from aftercommit.stores.postgres.dialect import PSYCOPG
+        from aftercommit.stores.postgres.faults import fault_of
+    except ImportError as error:
+        raise MissingDriver(
+            f"psycopg 3 is not installed ({error})", fix='pip install "aftercommit[postgres]"'
+        ) from error
+    return Vendor(PSYCOPG, _own_postgres, CursorTx, fault_of)
+
+
+def _own_postgres(connection: BaseDatabaseWrapper) -> Executor:
+    from psycopg.conninfo import make_conninfo
+
+    from aftercommit.stores.postgres.pools import OwnPool
+    from aftercommit.stores.postgres.psycopg_sync import PsycopgExecutor
+
+    parameters = connection.get_connection_params()
+    for not_libpqs in ("context", "cursor_factory", "prepare_threshold"):
+        parameters.pop(not_libpqs, None)
+    if role := connection.settings_dict["OPTIONS"].get("assume_role"):
+        parameters["options"] = f"{parameters.get('options', '')} -c role={role}".strip()
+    return PsycopgExecutor(OwnPool(make_conninfo(**parameters)))
+
+
+# ---------------------------------------------------------------- MySQL and MariaDB
+
+
+def _mysql() -> Vendor:
+    try:
+        from aftercommit.stores.mysql import pymysql_driver
+    except ImportError as error:
+        raise MissingDriver(f"PyMySQL is not installed ({error})", fix='pip install "aftercommit[mysql]"') from error
+    from aftercommit.stores.mysql.dialect import DIALECT
+    from aftercommit.stores.mysql.link import AdoptedLinkTx
+
+    return Vendor(
+        DIALECT, _own_mysql, lambda connection: AdoptedLinkTx(CursorLink(connection)), pymysql_driver.fault_of
+    )
+
+
+#: As many as a URL gives by default.
+_POOL_SIZE = 20
+
+
+def _own_mysql(connection: BaseDatabaseWrapper) -> Executor:
+    """By PyMySQL, whichever driver Django uses."""
+    import pymysql
+
+    from aftercommit.stores.mysql import pymysql_driver
+
+    parameters: dict[str, Any] = connection.get_connection_params()
+    for djangos in ("conv", "cursorclass"):
+        parameters.pop(djangos, None)
+    known = inspect.signature(pymysql.connect).parameters
+    if unknown := sorted(parameters.keys() - known.keys()):
+        raise InvalidOption(
+            f"OPTIONS of the database {connection.alias!r} has {', '.join(unknown)}, which PyMySQL does not know",
+            fix=f'AFTERCOMMIT = {{{connection.alias!r}: {{"target": "mysql://user:password@host/database"}}}}',
+        )
+    return pymysql_driver.over_connections(lambda: pymysql.connect(**parameters), _POOL_SIZE)

@@ -1,0 +1,1 @@
+"""The tables of the outbox, step by step."""

@@ -1,0 +1,147 @@
+"""The outbox of each database, made when first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final, Self
+
+from django.core.exceptions import SynchronousOnlyOperation
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.transaction import atomic
+from django.utils.asyncio import async_unsafe
+from django.utils.connection import ConnectionProxy
+
+from aftercommit.api import Outbox
+from aftercommit.config import Wiring
+from aftercommit.core.byhand import DrainResult
+from aftercommit.core.engine import Engine
+from aftercommit.django.conf import options_of
+from aftercommit.django.databases import is_in_memory
+from aftercommit.django.store import DjangoStore
+from aftercommit.django.transactions import AtomicTransaction, is_open, refuse_event_loop, refuse_no_block
+from aftercommit.django.workers import BlockRuntime, WorkerRuntime
+from aftercommit.durations import Duration, seconds_of
+from aftercommit.errors import InvalidOption, UnknownStore, UnsupportedTransaction
+from aftercommit.ports import Runtime, TxContext
+from aftercommit.runtime.threads import ThreadRuntime, run
+
+#: Options of the table, which the store wants.
+_OF_THE_STORE: Final = ("target", "table", "schema", "create_schema", "delete_completed")
+
+#: In an atomic block nobody else sees the claim, so nobody can take it over, and nobody else could renew it.
+_NEVER_RUNS_OUT: Final = timedelta(days=365)
+
+
+class DjangoOutbox(Outbox):
+    """The outbox of one database of settings.DATABASES. `write()` needs no tx: it joins the atomic block."""
+
+    def __init__(self, alias: str = DEFAULT_DB_ALIAS, **options: Any) -> None:
+        self.alias = alias
+        # Tables are made by migrations, unless somebody says otherwise.
+        for_store = {"create_schema": False, **{name: options.pop(name) for name in _OF_THE_STORE if name in options}}
+        self._djangos = DjangoStore(alias, **for_store)
+        super().__init__(self._djangos, **options)
+
+    @classmethod
+    def _wired(cls, wiring: Wiring, target: Any, options: Mapping[str, Any]) -> Self:  # noqa: ARG003
+        raise InvalidOption(
+            f"an outbox of Django has no {wiring.value}(): a process that does not call start() only writes",
+            fix='AFTERCOMMIT = {"default": {"unroutable_grace": "10m"}} for processes with different handlers',
+        )
+
+    def transaction(self) -> Any:
+        """An atomic block on this database; nested it is a savepoint."""
+        return atomic(using=self.alias)
+
+    def begin(self) -> Any:
+        raise UnsupportedTransaction(
+            "in Django a transaction is an atomic block", fix=f"with transaction.atomic(using={self.alias!r}): …"
+        )
+
+    def start(self) -> Self:
+        """Start delivering in the background, on connections of the outbox's own."""
+        if is_in_memory(connections[self.alias]):
+            raise UnknownStore(
+                f"the database {self.alias!r} is in memory, where workers cannot reach it",
+                fix='call outbox.drain(), or give it a file; in tests "TEST": {"NAME": BASE_DIR / "test.sqlite3"}',
+            )
+        return super().start()
+
+    def drain(self, timeout: Duration | None = None) -> DrainResult:
+        """Deliver until nothing is due. In an atomic block: what that block sees, on its connection, in this thread."""
+        if not self._djangos.executor.is_on_djangos_connection:
+            return super().drain(timeout)
+        self._needs_delivery("drain")
+        limit = None if timeout is None else seconds_of(timeout, name="timeout")
+        with self._engine_in_block() as engine:
+            return run(engine.by_hand.drain(limit, is_started=False))
+
+    def poll(self) -> int:
+        """One poll cycle; how many events it claimed. In an atomic block as drain()."""
+        if not self._djangos.executor.is_on_djangos_connection:
+            return super().poll()
+        self._needs_delivery("poll")
+        with self._engine_in_block() as engine:
+            return run(engine.by_hand.poll(is_started=False))
+
+    # ------------------------------------------------------------ inside
+
+    @contextmanager
+    def _engine_in_block(self) -> Iterator[Engine]:
+        config, runtime = replace(self.config, lock_timeout=_NEVER_RUNS_OUT), BlockRuntime()
+        try:
+            yield Engine(runtime, self._djangos, self._djangos.records, self._router, config)
+        finally:
+            run(runtime.close())
+
+    def _runtime(self) -> Runtime:
+        return self._engine.runtime if self._engine is not None else WorkerRuntime(lambda: self.is_started)
+
+    def _context(self, tx: Any) -> TxContext:
+        """The atomic block of this thread. A connection of Django may be given for clearness."""
+        if isinstance(tx, BaseDatabaseWrapper | ConnectionProxy):
+            self._refuse_other(tx.alias)
+        elif tx is not None:
+            return super()._context(tx)
+        try:
+            _refuse_loop()
+        except SynchronousOnlyOperation:
+            raise refuse_event_loop() from None
+        connection = connections[self.alias]
+        if not is_open(connection):
+            raise refuse_no_block(self.alias)
+        return AtomicTransaction(
+            connection, self._djangos.vendor.tx(connection), lambda tx, keys: run(self._djangos.surviving(tx, keys))
+        )
+
+    def _refuse_other(self, alias: str) -> None:
+        if alias != self.alias:
+            raise UnsupportedTransaction(
+                f"tx is a connection to the database {alias!r}, this outbox is of {self.alias!r}",
+                fix=f"outbox_for({alias!r}).write(event)",
+            )
+
+
+@async_unsafe
+def _refuse_loop() -> None:
+    """Django knows where its connections must not be used."""
+
+
+_outboxes: Final[dict[str, DjangoOutbox]] = {}
+_making: Final = ThreadRuntime().lock()
+
+
+def outbox_for(alias: str = DEFAULT_DB_ALIAS) -> DjangoOutbox:
+    """The outbox of a database: always the same one, with the options of settings.AFTERCOMMIT."""
+    with _making:
+        if alias not in _outboxes:
+            if alias not in connections:
+                raise InvalidOption(
+                    f"there is no database {alias!r} in settings.DATABASES", fix=f"use one of {', '.join(connections)}"
+                )
+            _outboxes[alias] = DjangoOutbox(alias, **options_of(alias))
+        return _outboxes[alias]

@@ -1,0 +1,106 @@
+"""The store of a database of Django: in an atomic block on its connection, elsewhere on connections of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from django.db import connections
+
+from aftercommit.django.block import BlockExecutor
+from aftercommit.django.databases import Vendor, is_in_memory, place_of, vendor_of
+from aftercommit.errors import SchemaMissing
+from aftercommit.execution import AdoptedTx, Colour, Executor, Fault, OpenTransaction, Tx
+from aftercommit.stores.detect import open_store
+from aftercommit.stores.sql import SqlStore
+
+T = TypeVar("T")
+
+
+class DjangoStore(SqlStore):
+    """Events in a table that Django's migrations have made."""
+
+    executor: DjangoExecutor
+
+    def __init__(self, alias: str, *, target: Any = None, **options: Any) -> None:
+        self.vendor = vendor_of(alias)
+        executor = DjangoExecutor(alias, self.vendor, target)
+        super().__init__(executor, self.vendor.dialect, where=place_of(alias), **options)
+        self._alias = alias
+
+    def _explain(self, error: Exception) -> None:
+        try:
+            super()._explain(error)
+            if isinstance(error, SchemaMissing):
+                raise error
+        except SchemaMissing as missing:
+            missing.fix = f"python manage.py migrate aftercommit --database={self._alias}"
+            raise
+
+
+def store_on(alias: str, **options: Any) -> SqlStore:
+    """A store all of whose statements run on Django's connection, for its migrations."""
+    vendor = vendor_of(alias)
+    return SqlStore(vendor.block(alias), vendor.dialect, where=place_of(alias), **options)
+
+
+class DjangoExecutor:
+    """Asks anew for each statement: in a thread that has an atomic block open, the outbox must not wait for it."""
+
+    colour = Colour.BLOCKING
+
+    def __init__(self, alias: str, vendor: Vendor, target: Any = None) -> None:
+        self._alias = alias
+        self._vendor = vendor
+        self._target = target
+        self._block: BlockExecutor = vendor.block(alias)
+        self._own: Executor | None = None
+        self._name: object = None
+
+    @property
+    def is_on_djangos_connection(self) -> bool:
+        """Whether a statement now would run on Django's connection of this thread."""
+        connection = connections[self._alias]
+        return bool(connection.in_atomic_block) or is_in_memory(connection)
+
+    def _here(self) -> Executor:
+        return self._block if self.is_on_djangos_connection else self._own_now()
+
+    def _own_now(self) -> Executor:
+        """Test runners give the database another name; nothing may go to the old one after that."""
+        connection = connections[self._alias]
+        name = connection.settings_dict["NAME"]
+        if self._own is None or self._name != name:
+            own = self._vendor.own(connection) if self._target is None else self._given()
+            self._own, self._name = own, name
+        return self._own
+
+    def _given(self) -> Executor:
+        executor: Executor = open_store(self._target, Colour.BLOCKING).executor
+        return executor
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = (), *, writes: bool = True) -> list[Any]:
+        return await self._here().fetch(sql, parameters, writes=writes)
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        return await self._here().execute(sql, parameters)
+
+    async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
+        return await self._here().transact(work, writes=writes)
+
+    async def begin(self) -> OpenTransaction:
+        return await self._block.begin()  # type: ignore[no-any-return]
+
+    def adopt(self, connection: object) -> AdoptedTx | None:
+        return None if is_in_memory(connections[self._alias]) else self._own_now().adopt(connection)
+
+    def fault_of(self, error: Exception) -> Fault:
+        return self._block.fault_of(error)
+
+    async def close(self) -> None:
+        if self._own is not None:
+            await self._own.close()
+
+    def abandon(self) -> None:
+        if self._own is not None:
+            self._own.abandon()

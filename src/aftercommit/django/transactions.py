@@ -1,0 +1,177 @@
+"""The atomic block that a write is part of, and how the outbox hears of its end."""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from aftercommit.claims import RowKey
+from aftercommit.errors import NotInTransaction
+from aftercommit.execution import Tx
+from aftercommit.redact import error_text
+from aftercommit.runtime.process import here
+
+log = logging.getLogger("aftercommit.django")
+
+Callback = Callable[[], None]
+Lost = Callable[[Collection[RowKey]], None]
+Surviving = Callable[[Tx, Sequence[RowKey]], Collection[RowKey]]
+
+
+class AtomicTransaction:
+    """The transaction that is open on Django's connection of this thread."""
+
+    def __init__(self, connection: BaseDatabaseWrapper, tx: Tx, surviving: Surviving) -> None:
+        self._connection = connection
+        self._surviving = surviving
+        self._observer: Observer | None = None
+        self.tx = tx
+        self.observes_commit = _is_observed(connection)
+
+    def is_transaction_active(self) -> bool:
+        return is_open(self._connection)
+
+    def current_connection(self) -> Any:
+        return self._connection
+
+    def after_commit(self, callback: Callback) -> None:
+        self._observed().on_commit.append(callback)
+
+    def after_rollback(self, callback: Callback) -> None:
+        self._observed().on_rollback.append(callback)
+
+    def wrote(self, keys: Sequence[RowKey], lost: Lost) -> None:
+        tx, surviving = self.tx, self._surviving  # the observer must hold nothing that holds it, or it is dropped late
+        self._observed().look_for(keys, lost, lambda: surviving(tx, keys))
+
+    def _observed(self) -> Observer:
+        if self._observer is None:
+            self._observer = Observer(_watch(self._connection))
+            _put_first(self._connection, self._observer)
+        return self._observer
+
+
+def is_open(connection: BaseDatabaseWrapper) -> bool:
+    """In an atomic block, or with autocommit switched off by hand."""
+    return bool(connection.in_atomic_block) or not connection.get_autocommit()
+
+
+def _is_observed(connection: BaseDatabaseWrapper) -> bool:
+    """Whether on_commit functions run when the transaction is committed, and only then.
+
+    A TestCase never commits, and may run them all the same; with autocommit switched off they run some time later.
+    """
+    return (
+        bool(connection.in_atomic_block)
+        and bool(connection.commit_on_exit)
+        and not any(getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)
+    )
+
+
+def refuse_no_block(alias: str) -> NotInTransaction:
+    """Why there is nothing to write in, and the code that would mend it."""
+    using = "" if alias == "default" else f"using={alias!r}"
+    others = sorted(each.alias for each in connections.all(initialized_only=True) if each.in_atomic_block)
+    problem = f"write() was called with no atomic block open on the database {alias!r}"
+    if others:
+        problem += f" (there is one on {', '.join(map(repr, others))})"
+    return NotInTransaction(
+        f"{problem}, so the event could be saved without your change",
+        fix=f"with transaction.atomic({using}): order.save(); outbox.write(event)",
+    )
+
+
+def refuse_event_loop() -> NotInTransaction:
+    return NotInTransaction(
+        "write() was called in async code, where Django has no transactions",
+        fix="await sync_to_async(place_order)(…), with transaction.atomic(): … outbox.write(event) inside it",
+    )
+
+
+# ---------------------------------------------------------------- hearing of the end
+
+
+class Observer:
+    """A function for on_commit. Called, it tells of the commit; dropped without a call, of the rollback.
+
+    Django has no word for rollbacks, but lets go of the functions that will not be called: at once, in the thread
+    that rolls back, be it a savepoint or the whole.
+    """
+
+    def __init__(self, watch: Watch) -> None:
+        self.on_commit: list[Callback] = []
+        self.on_rollback: list[Callback] = []
+        self._watch = watch
+        self._doubts = watch.doubts
+        self._look: Callback | None = None
+        #: A forked child drops its copy; the transaction is the parent's.
+        self._process = here.token
+        self._is_over = False
+
+    def look_for(self, keys: Sequence[RowKey], lost: Lost, surviving: Callable[[], Collection[RowKey]]) -> None:
+        """How to find out what has been undone unseen."""
+
+        def look() -> None:
+            there = surviving()
+            if gone := [key for key in keys if key not in there]:
+                lost(gone)
+
+        self._look = look
+
+    def __call__(self) -> None:
+        if self._look is not None and self._watch.doubts != self._doubts:
+            try:
+                self._look()
+            except Exception as error:
+                log.warning("events that may be committed are left until their lease is over: %s", error_text(error))
+                return
+        self._is_over = True
+        for callback in self.on_commit:
+            callback()
+
+    def __del__(self) -> None:
+        if not self._is_over and self._process is here.token:
+            for callback in self.on_rollback:
+                callback()
+
+
+class Watch:
+    """Counts what may have undone rows although the transaction goes on to a commit.
+
+    PostgreSQL answers COMMIT with a silent ROLLBACK after an error, a deadlock on MySQL rolls everything back, and a
+    ROLLBACK may be sent as text. In doubt the rows are looked for once the commit is done.
+    """
+
+    def __init__(self) -> None:
+        self.doubts = 0
+
+    def __call__(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
+        if isinstance(sql, str) and sql.lstrip()[:8].upper() == "ROLLBACK":
+            self.doubts += 1
+        try:
+            return execute(sql, params, many, context)
+        except BaseException:
+            self.doubts += 1
+            raise
+
+
+def _watch(connection: BaseDatabaseWrapper) -> Watch:
+    """The one of this connection. It stays for good, before the wrappers that come and go at the end of the list."""
+    wrappers = connection.execute_wrappers
+    if not wrappers or not isinstance(wrappers[0], Watch):
+        wrappers.insert(0, Watch())
+    watch: Watch = wrappers[0]
+    return watch
+
+
+def _put_first(connection: BaseDatabaseWrapper, observer: Observer) -> None:
+    """Before the user's functions, of which one that raises keeps the others from being called; behind our own."""
+    connection.on_commit(observer)
+    functions = connection.run_on_commit
+    entry = functions.pop()
+    functions.insert(bisect_left(functions, True, key=lambda each: not isinstance(each[1], Observer)), entry)

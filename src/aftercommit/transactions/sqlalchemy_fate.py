@@ -1,0 +1,223 @@
+"""What becomes of inserted rows: the fate of the transaction on their connection, heard from SQLAlchemy's events."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Final
+from weakref import WeakSet
+
+from sqlalchemy import Connection, Engine, Table, event, select
+
+from aftercommit.claims import RowKey
+from aftercommit.redact import error_text
+from aftercommit.transactions.callbacks import Callback, Lost
+
+log = logging.getLogger("aftercommit.transactions")
+
+#: Where a connection's info has the fate of its open transaction.
+KEY: Final = "aftercommit"
+
+#: How many ids one question names.
+_CHUNK: Final = 500
+
+#: Callbacks of batches that vanished with their session. A finaliser may run anywhere, so they wait for the next write.
+_dropped: Final[deque[Callback]] = deque()
+
+
+class Batch:
+    """The rows of one write(), until their transaction has ended."""
+
+    def __init__(self, table: Table, names: dict[RowKey, str]) -> None:
+        self.table = table
+        #: The rows that are still to be committed, and how they are called in a warning.
+        self.names = names
+        self.on_committing: list[Callback] = []
+        self.on_commit: list[Callback] = []
+        self.on_rollback: list[Callback] = []
+        self.on_lost: list[Lost] = []
+
+    def lose(self, keys: Iterable[RowKey]) -> list[str]:
+        """Some rows will not be committed; how they are called."""
+        gone = [key for key in keys if key in self.names]
+        named = [self.names.pop(key) for key in gone]
+        for lost in self.on_lost if gone else ():
+            lost(gone)
+        return named
+
+    def end(self, *, committed: bool) -> None:
+        callbacks = self.on_commit if committed else self.on_rollback
+        self.on_commit, self.on_rollback = [], []
+        for callback in callbacks:
+            callback()
+
+    def __del__(self) -> None:
+        _dropped.extend(self.on_rollback)
+
+
+def return_dropped() -> None:
+    """Give back what was reserved for rows of sessions that nobody closed."""
+    while _dropped:
+        _dropped.popleft()()
+
+
+class Fate:
+    """The rows that the open transaction of a connection has, and what is known about its end."""
+
+    def __init__(self) -> None:
+        #: In order; a dict serves as the set.
+        self.batches: dict[Batch, None] = {}
+        #: Told of rows that a rollback took.
+        self.on_rolled_back: list[Callable[[list[str]], None]] = []
+        #: A statement has failed or a savepoint was rolled back: perhaps not every row is still there.
+        self.is_doubtful = False
+        self.is_committing = False
+
+    def committing(self, connection: Connection) -> None:
+        self.verify(connection)
+        self.is_committing = True
+        for batch in self.batches:
+            for callback in batch.on_committing:
+                callback()
+
+    def verify(self, connection: Connection) -> None:
+        """At the last moment at which the transaction can be asked what is left in it."""
+        if self.is_doubtful:
+            self.is_doubtful = False
+            for table in {batch.table for batch in self.batches}:
+                self._look_for(connection, [batch for batch in self.batches if batch.table is table])
+
+    def _look_for(self, connection: Connection, batches: Sequence[Batch]) -> None:
+        there = _surviving(connection, batches[0].table, [key for batch in batches for key in batch.names])
+        for batch in batches:
+            batch.lose([key for key in batch.names if key not in there])
+
+    def end(self, *, committed: bool) -> None:
+        if not committed:
+            named = [name for batch in self.batches for name in batch.names.values()]
+            for tell in self.on_rolled_back:
+                tell(named)
+        for batch in self.batches:
+            batch.end(committed=committed)
+
+
+def _surviving(connection: Connection, table: Table, keys: Sequence[RowKey]) -> Collection[RowKey]:
+    """Under a savepoint: a question that fails must not take the caller's transaction with it."""
+    found: set[RowKey] = set()
+    ids = sorted({key.event_id for key in keys})
+    try:
+        with connection.begin_nested():
+            for start in range(0, len(ids), _CHUNK):
+                wanted = table.c.event_id.in_(ids[start : start + _CHUNK])
+                rows = connection.execute(select(table.c.event_id, table.c.handler_id).where(wanted))
+                found.update(RowKey(*row) for row in rows)
+    except Exception as error:
+        log.info("written events are left to the poller, if they are there: %s", error_text(error))
+        return ()
+    return found
+
+
+# ---------------------------------------------------------------- the events
+
+_followed: Final[WeakSet[Engine]] = WeakSet()
+
+
+def follow(engine: Engine) -> None:
+    """Listen to an engine, once. First of all: a listener of the user's may raise."""
+    if engine in _followed:
+        return
+    _followed.add(engine)
+    event.listen(engine, "begin", _begun, insert=True)
+    event.listen(engine, "commit", _committing, insert=True)
+    event.listen(engine, "prepare_twophase", lambda connection, *_: _preparing(connection), insert=True)
+    event.listen(engine, "commit_twophase", lambda connection, *_: _committing(connection), insert=True)
+    event.listen(engine, "rollback", _rolled_back, insert=True)
+    event.listen(engine, "rollback_twophase", lambda connection, *_: _rolled_back(connection), insert=True)
+    event.listen(engine, "rollback_savepoint", lambda connection, *_: _doubted(connection), insert=True)
+    event.listen(engine, "handle_error", _failed, insert=True)
+    event.listen(engine, "reset", _reset, insert=True)
+    event.listen(engine, "checkin", _given_back, insert=True)
+
+
+def fate_of(connection: Connection) -> Fate | None:
+    """None when nothing was written on it, or it is no more."""
+    if connection.closed or connection.invalidated:
+        return None
+    found: Fate | None = connection.info.get(KEY)
+    return found
+
+
+def look(connection: Connection) -> None:
+    """Whether its transaction is committed by now. One whose commit failed stays on until it is rolled back."""
+    fate = fate_of(connection)
+    if fate is not None and fate.is_committing and connection.get_transaction() is None:
+        del connection.info[KEY]
+        fate.end(committed=True)
+
+
+def _begun(connection: Connection) -> None:
+    """Whatever was before is over."""
+    fate = fate_of(connection)
+    if fate is not None:
+        del connection.info[KEY]
+        fate.end(committed=fate.is_committing)
+
+
+def _committing(connection: Connection) -> None:
+    fate = fate_of(connection)
+    if fate is not None:
+        fate.committing(connection)
+
+
+def _preparing(connection: Connection) -> None:
+    fate = fate_of(connection)
+    if fate is not None:
+        fate.verify(connection)
+
+
+def _rolled_back(connection: Connection) -> None:
+    fate = fate_of(connection)
+    if fate is not None:
+        del connection.info[KEY]
+        fate.end(committed=False)
+
+
+def _doubted(connection: Connection) -> None:
+    fate = fate_of(connection)
+    if fate is not None:
+        fate.is_doubtful = True
+
+
+def _failed(context: Any) -> None:
+    """A lost connection has taken its transaction with it, unless that was in the middle of its commit."""
+    connection = context.connection
+    fate = None if connection is None else fate_of(connection)
+    if fate is None:
+        return
+    if context.is_disconnect:
+        del connection.info[KEY]
+        fate.end(committed=False)
+    else:
+        fate.is_doubtful = True
+
+
+def doubt_commit(connection: Connection) -> None:
+    """A commit was begun, and then a rollback was asked for: a listener may have raised before it was done."""
+    fate = fate_of(connection)
+    if fate is not None:
+        fate.is_committing = False
+
+
+def _reset(_: Any, record: Any, state: Any) -> None:
+    """A connection is closed whose transaction was still on: its commit, if there was one, has failed."""
+    fate: Fate | None = record.info.get(KEY)
+    if fate is not None and state.transaction_was_reset:
+        fate.is_committing = False
+
+
+def _given_back(_: Any, record: Any) -> None:
+    """Also when nobody closed it: the pool finds connections whose owner is gone, and rolls them back."""
+    fate: Fate | None = record.info.pop(KEY, None)
+    if fate is not None:
+        fate.end(committed=fate.is_committing)

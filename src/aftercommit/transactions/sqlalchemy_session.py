@@ -1,0 +1,219 @@
+"""A SQLAlchemy session: write() adds a mapped row, and the flush inserts it beside the caller's own rows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.orm import Mapper, Session, SessionTransaction, object_session
+
+from aftercommit.claims import NewEvent, RowKey
+from aftercommit.errors import NotInTransaction, UnsupportedTransaction
+from aftercommit.transactions.callbacks import Callback
+from aftercommit.transactions.sqlalchemy_fate import (
+    KEY,
+    Batch,
+    Fate,
+    doubt_commit,
+    fate_of,
+    follow,
+    look,
+    return_dropped,
+)
+from aftercommit.transactions.sqlalchemy_table import EventRow
+from aftercommit.transactions.unit import UnitOfWork
+
+log = logging.getLogger("aftercommit.transactions")
+
+T = TypeVar("T")
+
+_SESSION_FIX: Final = "session.commit() before session.close() or session.expunge_all()"
+
+
+class Rows(Protocol):
+    """What a session needs of an outbox."""
+
+    kind: type[EventRow]
+
+    def batch_of(self, rows: Sequence[NewEvent]) -> Batch: ...
+
+    def columns_of(self, row: NewEvent) -> dict[str, Any]: ...
+
+    def check(self, connection: Connection) -> None:
+        """Before the first INSERT of a transaction: it is one, and in the outbox's own database."""
+
+    def wake(self) -> None: ...
+
+    def look_soon(self) -> None: ...
+
+
+class JoinedSession(UnitOfWork):
+    """One write() on a session. Its commit is observed, unless it is part of a transaction that others steer."""
+
+    is_at_once = True
+
+    def __init__(self, rows: Rows, session: Session, bind: Engine | Connection) -> None:
+        _refuse_without_transaction(session)
+        _install()
+        follow(bind.engine)
+        self._rows = rows
+        self._session = session
+        self._bind = bind
+        self._batch: Batch | None = None
+        self.observes_commit = isinstance(bind, Engine)
+
+    def current_connection(self) -> Session:
+        return self._session
+
+    def may_open_store(self) -> bool:
+        """Where writers exclude each other, the driver is asked whether this one has begun."""
+        if self._bind.dialect.name != "sqlite" or not self._session.in_transaction():
+            return True
+        if self._bind.dialect.is_async:
+            return False
+        connection = self._session.connection(bind_arguments={"mapper": self._rows.kind})
+        return not connection.connection.driver_connection.in_transaction  # type: ignore[union-attr]
+
+    def add(self, rows: Sequence[NewEvent]) -> None:
+        return_dropped()
+        batch = self._batch = self._rows.batch_of(rows)
+        if not self.observes_commit:
+            batch.on_committing.append(self._rows.look_soon)
+            batch.on_commit.append(self._rows.wake)
+        trail = _trail_of(self._session)
+        for new in rows:
+            row = self._rows.kind()
+            # Not attribute by attribute: nobody asks for the history of a row that is only ever inserted.
+            row.__dict__.update(self._rows.columns_of(new))
+            row.batch, row.key = batch, RowKey(new.event.event_id, new.handler_id)
+            self._session.add(row)
+            trail.pending.add(row)
+
+    async def awaiting(self, work: Callable[[], T]) -> T:
+        return work()
+
+    def after_commit(self, callback: Callback) -> None:
+        self._written().on_commit.append(callback)
+
+    def after_rollback(self, callback: Callback) -> None:
+        self._written().on_rollback.append(callback)
+
+    def wrote(self, keys: Sequence[RowKey], lost: Callable[[Collection[RowKey]], None]) -> None:
+        self._written().on_lost.append(lost)
+
+    def _written(self) -> Batch:
+        if self._batch is None:
+            raise UnsupportedTransaction(
+                "callbacks of a SQLAlchemy session are SQLAlchemy's own",
+                fix='sqlalchemy.event.listen(session, "after_commit", callback)',
+            )
+        return self._batch
+
+
+def _refuse_without_transaction(session: Session) -> None:
+    if not session.is_active:
+        raise NotInTransaction(
+            "the session's transaction has failed and must be rolled back, so the event could not be saved",
+            fix="session.rollback(), then do its work again",
+        )
+    if not session.autobegin and not session.in_transaction():
+        raise NotInTransaction(
+            "the session was made with autobegin=False and has not begun a transaction",
+            fix="with session.begin(): outbox.write(event, tx=session)",
+        )
+
+
+# ---------------------------------------------------------------- what the session tells
+
+
+class Trail:
+    """Where the rows of a session are, and where they went."""
+
+    def __init__(self) -> None:
+        #: Kept alive: a session that is emptied lets go of a row before it can tell of it.
+        self.pending: set[EventRow] = set()
+        self.connections: list[Connection] = []
+        self.lost: list[str] = []
+
+
+_installed: Final[list[bool]] = []
+
+
+def _install() -> None:
+    """Once for all sessions: to listen to each of them would be dearer than the rows."""
+    if not _installed:
+        _installed.append(True)
+        event.listen(Session, "after_commit", _after_commit, insert=True)
+        event.listen(Session, "after_rollback", _after_rollback, insert=True)
+        event.listen(Session, "after_transaction_end", _after_end, insert=True)
+        event.listen(Session, "pending_to_transient", _forgotten, insert=True)
+
+
+def before_insert(rows: Rows) -> Callable[[Mapper[Any], Connection, EventRow], None]:
+    """From here on the row shares the fate of the connection's transaction."""
+
+    def inserting(_: Mapper[Any], connection: Connection, row: EventRow) -> None:
+        fate = fate_of(connection)
+        if fate is None:
+            rows.check(connection)
+            fate = connection.info[KEY] = Fate()
+        session = object_session(row)
+        if session is not None:
+            _follow_trail(session, connection, row, fate)
+        fate.batches[row.batch] = None
+
+    return inserting
+
+
+def _trail_of(session: Session) -> Trail:
+    trail: Trail | None = session.info.get(KEY)
+    if trail is None:
+        trail = session.info[KEY] = Trail()
+    return trail
+
+
+def _follow_trail(session: Session, connection: Connection, row: EventRow, fate: Fate) -> None:
+    trail = _trail_of(session)
+    trail.pending.discard(row)
+    if connection not in trail.connections:
+        trail.connections.append(connection)
+        fate.on_rolled_back.append(trail.lost.extend)
+
+
+def _after_commit(session: Session) -> None:
+    """It fires at the release of a savepoint, too, and inside a transaction that others steer."""
+    trail: Trail | None = session.info.get(KEY)
+    if trail is not None:
+        for connection in trail.connections:
+            look(connection)
+
+
+def _after_rollback(session: Session) -> None:
+    trail: Trail | None = session.info.get(KEY)
+    if trail is not None:
+        trail.lost.clear()  # as the caller wished
+        for connection in trail.connections:
+            doubt_commit(connection)
+
+
+def _after_end(session: Session, transaction: SessionTransaction) -> None:
+    trail: Trail | None = session.info.get(KEY)
+    if trail is not None and transaction.parent is None:
+        trail.connections, lost, trail.lost = [], trail.lost, []
+        for name in lost:
+            _warn(name)
+
+
+def _forgotten(session: Session, row: object) -> None:
+    """A row leaves the session before it was inserted."""
+    if isinstance(row, EventRow):
+        _trail_of(session).pending.discard(row)
+        for name in row.batch.lose([row.key]):
+            if session.is_active:  # else it goes with a rollback
+                _warn(name)
+
+
+def _warn(name: str) -> None:
+    log.warning("%s is NOT saved: its session was closed or emptied before a commit. Fix: %s", name, _SESSION_FIX)

@@ -1,0 +1,1 @@
+"""An app of a user: orders, and a handler that is found by itself."""
