@@ -55,16 +55,14 @@ def test_own_transactions_read_what_is_committed_whatever_the_server_says(play: 
         level = "SELECT VARIABLE_VALUE FROM information_schema.SESSION_VARIABLES WHERE VARIABLE_NAME = 'TX_ISOLATION'"
         assert await store.executor.fetch(level) == [("REPEATABLE-READ",)], "nothing stays on the session"
 
-        async def look(tx: Any) -> Any:
-            await tx.fetch("SELECT COUNT(*) FROM outbox_event")
-            return await tx.fetch(
-                "SELECT trx_isolation_level FROM information_schema.innodb_trx"
-                " WHERE trx_mysql_thread_id = CONNECTION_ID()"
-            )
+        async def look(tx: Any) -> list[int]:
+            counts = [(await tx.fetch("SELECT COUNT(*) FROM outbox_event"))[0][0]]
+            await insert(store, event())  # on another connection
+            return [*counts, (await tx.fetch("SELECT COUNT(*) FROM outbox_event"))[0][0]]
 
         return await store.executor.transact(look)
 
-    assert play(scenario) == [("READ COMMITTED",)]
+    assert play(scenario) == [0, 1]
 
 
 def test_what_a_user_sets_is_not_met_by_the_store(play: Any) -> None:

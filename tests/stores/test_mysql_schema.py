@@ -96,7 +96,7 @@ def test_the_lock_is_given_back(table: Table) -> None:
     run(store.open())
     other = store_at(table.url, table="x" * 48)
     statement = other._sql["schema_lock"]
-    name = other._names.qualified(other._names.table)
+    name = other.names.qualified(other.names.table)
     assert run(other.executor.fetch(statement.sql.replace("60", "0"), statement.bind(name=name))) == [(1,)]
     run(other.close())
     run(store.close())
