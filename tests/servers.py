@@ -217,13 +217,19 @@ class PrivateMariadb(PrivateServer):
     def _make(self) -> None:
         self._server = program("mariadbd") or installed("mysqld")
         (self.folder / "my.cnf").write_text("")
+        # Not the system's folder: a server that starts removes what looks like the temporary tables of a dead one.
+        self._tmpdir = self.folder / "tmp"
+        self._tmpdir.mkdir()
+        self._tmpdir.chmod(0o777)
         if make := program("mariadb-install-db"):
             self._run(
                 *(make, "--no-defaults", f"--datadir={self.folder / 'data'}", "--skip-test-db"),
+                f"--tmpdir={self._tmpdir}",
                 "--auth-root-authentication-method=normal",
             )
         else:
-            self._run(self._server, "--no-defaults", f"--datadir={self.folder / 'data'}", "--initialize-insecure")
+            datadir = f"--datadir={self.folder / 'data'}"
+            self._run(self._server, "--no-defaults", datadir, f"--tmpdir={self._tmpdir}", "--initialize-insecure")
 
     def start(self) -> None:
         super().start()
@@ -235,6 +241,7 @@ class PrivateMariadb(PrivateServer):
             self._server,
             *("--no-defaults", f"--datadir={self.folder / 'data'}", f"--socket={self.folder / 'socket'}"),
             *(f"--port={self.port}", "--bind-address=127.0.0.1", f"--pid-file={self.folder / 'pid'}"),
+            f"--tmpdir={self._tmpdir}",
             *("--innodb-flush-log-at-trx-commit=2", "--skip-log-bin", "--skip-name-resolve"),
         ]
 
