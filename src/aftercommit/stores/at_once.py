@@ -25,7 +25,14 @@ class AtOnce:
     async def claim(self, request: ClaimRequest, values: Mapping[str, object]) -> tuple[list[Any], float | None]:
         claim = self._sql["claim"]
         rows = await self._executor.fetch(claim.sql, claim.bind(**values))
-        return rows, None if len(rows) >= request.limit else await self._next_due()
+        if len(rows) >= request.limit:
+            return rows, None
+        try:
+            return rows, await self._next_due()
+        except Exception:
+            if not rows:
+                raise
+            return rows, None  # they are leased by now, and must not be lost to a look at what comes later
 
     async def _next_due(self) -> float | None:
         micros = (await self._executor.fetch(self._sql["next_due"].sql, writes=False))[0][0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -19,8 +19,16 @@ from aftercommit.stores.statements import Statements
 class SqlRecords:
     """Reads and cleans the table. Each call is a transaction of its own."""
 
-    def __init__(self, executor: Executor, statements: Statements, times: Times, changes: InSteps | AtOnce) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        statements: Statements,
+        times: Times,
+        changes: InSteps | AtOnce,
+        explained: Callable[[Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]],
+    ) -> None:
         self._executor = executor
+        self._explained = explained
         self._sql = statements
         self._times = times
         self._changes = changes
@@ -36,7 +44,8 @@ class SqlRecords:
         return await self._change("replay", {"event_id": event_id, "handler_id": handler_id})
 
     async def replay_after(self, where: DeadFilter, position: int, limit: int) -> tuple[int, int | None]:
-        replayed = await self._changes.replay_after({**_filter(where), "position": position, "limit": limit})
+        values = {**_filter(where), "position": position, "limit": limit}
+        replayed: list[int] = await self._explained(self._changes.replay_after(values))
         return len(replayed), max(replayed) if len(replayed) == limit else None
 
     async def discard(self, event_id: str, handler_id: str | None, reason: str) -> int:
@@ -60,11 +69,13 @@ class SqlRecords:
 
     async def _read(self, name: str, values: Mapping[str, object]) -> list[Any]:
         statement = self._sql[name]
-        return await self._executor.fetch(statement.sql, statement.bind(**values), writes=False)
+        read = self._executor.fetch(statement.sql, statement.bind(**values), writes=False)
+        rows: list[Any] = await self._explained(read)
+        return rows
 
     async def _change(self, name: str, values: Mapping[str, object]) -> int:
         statement = self._sql[name]
-        return await self._executor.execute(statement.sql, statement.bind(**values))
+        return int(await self._explained(self._executor.execute(statement.sql, statement.bind(**values))))
 
 
 def _filter(where: DeadFilter) -> dict[str, object]:

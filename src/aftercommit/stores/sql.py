@@ -57,7 +57,7 @@ class SqlStore:
         self._done = self._sql["delete" if delete_completed else "done"]
         self._changes = (AtOnce if dialect.returns_rows else InSteps)(executor, self._sql, dialect)
         self._schema = Schema(executor, self._sql, self.names, creates=create_schema)
-        self.records = SqlRecords(executor, self._sql, self._times, self._changes)
+        self.records = SqlRecords(executor, self._sql, self._times, self._changes, self._explained)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.where})"

@@ -1,0 +1,61 @@
+"""What a store says, and what it keeps, when its database is taken away under its hands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aftercommit.claims import DeadFilter
+from aftercommit.errors import SchemaMissing
+from aftercommit.execution import Colour
+from aftercommit.testing.kit import event, ids, insert, look
+from tests.stores.kit import alter, run_in, store_at
+from tests.stores.postgres_kit import Way
+
+
+def test_rows_that_a_claim_has_leased_are_not_lost_to_the_look_behind_it(way: Way) -> None:
+    """They would wait for their lease to run out, although nobody has died."""
+
+    async def scenario() -> None:
+        async with way.opened() as store:
+            given = [event() for _ in range(3)]
+            await insert(store, *given)
+            fetch, cuts = store.executor.fetch, []
+
+            async def cut(sql: str, *arguments: Any, **options: Any) -> Any:
+                if "min(available_at)" in sql:
+                    cuts.append(sql)
+                    raise ConnectionResetError("cut")
+                return await fetch(sql, *arguments, **options)
+
+            store.executor.fetch = cut
+            claim = await look(store)
+            assert (ids(claim.rows), claim.next_due, len(cuts)) == (ids(given), None, 1)
+            with pytest.raises(Exception, match="cut"):
+                await look(store)
+            assert len(cuts) == 2, "with nothing in hand there is nothing to keep back"
+
+    way.run(scenario)
+
+
+@pytest.mark.parametrize("colour", list(Colour), ids=lambda colour: colour.value)
+def test_a_table_that_is_gone_is_named_by_those_who_look_at_records(tmp_path: Path, colour: Colour) -> None:
+    path = tmp_path / "outbox.db"
+
+    async def scenario() -> None:
+        store = store_at(path, colour)
+        await store.open()
+        alter(path, "DROP TABLE outbox_event")
+        for work in (
+            store.records.query_dead(DeadFilter(), 1),
+            store.records.replay("x", None),
+            store.records.replay_after(DeadFilter(), 0, 1),
+            store.records.backlog(),
+        ):
+            with pytest.raises(SchemaMissing, match="outbox_event"):
+                await work
+        await store.close()
+
+    run_in(colour, scenario())
