@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import (
@@ -28,7 +30,12 @@ from aftercommit.errors import UnsupportedTransaction
 
 def attach(store: Any, metadata: MetaData) -> Table:
     """Describe both tables in the caller's metadata, once; the table of events."""
-    names, kinds = store.names, {"SQLite": _Sqlite, "PostgreSQL": _Postgres, "MySQL": _Mysql}
+    names = store.names
+    kinds: dict[str, Callable[[str, str | None], _Columns]] = {
+        "SQLite": _Sqlite,
+        "PostgreSQL": _Postgres,
+        "MySQL": _Mysql,
+    }
     if (kind := kinds.get(store.dialect.name)) is None:
         raise UnsupportedTransaction(
             f"{store!r} cannot be described to SQLAlchemy", fix="leave its tables out of Alembic with include_name"
@@ -38,7 +45,7 @@ def attach(store: Any, metadata: MetaData) -> Table:
     return described.attach(names.side("schema"), metadata) if known is None else known
 
 
-class _Columns:
+class _Columns(ABC):
     """The columns that every database has, each in its own types."""
 
     number: TypeEngine[Any]
@@ -113,8 +120,8 @@ class _Columns:
             Column("lease_epoch", self.number, nullable=False, server_default=zero),
         ]
 
-    def _indexes(self) -> list[Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _indexes(self) -> list[Any]: ...
 
 
 class _Sqlite(_Columns):

@@ -8,8 +8,9 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from aftercommit.errors import StoreBusy
+from aftercommit.stores.kept import LARGEST, PATIENCE
 from aftercommit.stores.postgres.dialect import none_free, of_the_parent
-from aftercommit.stores.postgres.per_loop import LARGEST, PATIENCE, PerLoop
+from aftercommit.stores.postgres.per_loop import PerLoop
 from aftercommit.stores.postgres.pools import WHO_SERVES, settings
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import asyncpg
 
+from aftercommit.stores.kept import LARGEST, PATIENCE
 from aftercommit.stores.postgres.dialect import none_free, of_the_parent
-from aftercommit.stores.postgres.per_loop import LARGEST, PATIENCE, PerLoop
+from aftercommit.stores.postgres.per_loop import PerLoop
 
 
 class OwnAsyncpgPool(PerLoop[Any]):

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from aftercommit.stores.kept import abandoned
-
-#: Connections of the outbox's own pool; transactions of the user's count, too.
-LARGEST: Final = 20
-
-#: Seconds to wait for a free one.
-PATIENCE: Final = 10.0
 
 Pool = TypeVar("Pool")
 T = TypeVar("T")
@@ -38,7 +33,7 @@ def not_heard() -> asyncio.CancelledError:
     return asyncio.CancelledError()
 
 
-class PerLoop(Generic[Pool]):
+class PerLoop(ABC, Generic[Pool]):
     """A pool belongs to the loop that it was opened on; on another loop there is another one."""
 
     def __init__(self) -> None:
@@ -58,8 +53,9 @@ class PerLoop(Generic[Pool]):
                     self._pool = await self.opened()
         return self._pool
 
+    @abstractmethod
     async def opened(self) -> Pool:
-        raise NotImplementedError
+        """A new pool, on the running loop."""
 
     def let_go(self) -> Pool | None:
         pool, self._pool = self._pool, None

@@ -44,7 +44,7 @@ class AsyncSource(Protocol):
 
 
 class AsyncPsycopgExecutor:
-    """One round trip for one statement, and nothing is prepared: see PsycopgExecutor."""
+    """One round trip for one statement; nothing that works on many rows is prepared: see PsycopgExecutor."""
 
     colour = Colour.ASYNC
 

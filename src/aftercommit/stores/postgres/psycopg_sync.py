@@ -43,8 +43,8 @@ class Source(Protocol):
 
 
 class PsycopgExecutor:
-    """One round trip for one statement. Nothing is prepared: a plan made on an empty table would be kept, and behind
-    a pooler another session would not know it."""
+    """One round trip for one statement. What works on many rows is never prepared: a plan made on an empty table would
+    be kept."""
 
     colour = Colour.BLOCKING
 
