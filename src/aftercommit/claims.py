@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from aftercommit.event import EventEnvelope
+from aftercommit.order import OrderKey
 from aftercommit.outcome import Outcome
 
 
@@ -46,6 +47,8 @@ class Claimed(msgspec.Struct, frozen=True):
     is_suspect: bool = False
     #: How old the row was on the database's clock when it was claimed.
     age: timedelta = timedelta(0)
+    #: What it is in order with; None where nothing is kept in order.
+    order_key: OrderKey | None = None
 
 
 class Undecodable(msgspec.Struct, frozen=True):
@@ -53,6 +56,7 @@ class Undecodable(msgspec.Struct, frozen=True):
 
     lease: Lease
     error: Exception
+    order_key: OrderKey | None = None
 
 
 class NewEvent(msgspec.Struct, frozen=True):

@@ -24,6 +24,8 @@ from aftercommit.claims import (
     Settlement,
 )
 from aftercommit.execution import Colour, OpenTransaction, Tx
+from aftercommit.fleet import FleetView, Instance
+from aftercommit.order import BlockedKey, Heads, HeadsRequest, KeyClaimRequest
 from aftercommit.outcome import Result
 
 T = TypeVar("T")
@@ -176,6 +178,73 @@ class EventStore(Protocol):
         """In a forked child: leave the parent's connections alone."""
 
 
+@runtime_checkable
+class OrderedStore(EventStore, Protocol):
+    """A store that can also claim in order of position, key by key."""
+
+    async def heads(self, request: HeadsRequest) -> Heads:
+        """Walk the heads of keys without leasing anything, one probe for each, `limit` of them at most."""
+        ...
+
+    async def claim_keys(self, request: KeyClaimRequest) -> Claim:
+        """Lease the runs of keys. A row is leased only when every earlier unfinished row of its key is leased by the
+        same claim, as the rule says; whatever another transaction has locked ends the run. Raises the epoch of each.
+        """
+        ...
+
+
+class Membership(Protocol):
+    """The fleet in the database. All times are the database's; every method is one transaction."""
+
+    async def join(self, instance: Instance) -> None:
+        """Sign on; again is fine."""
+
+    async def beat(self, instance_id: str, lasts: timedelta) -> dict[int, int] | None:
+        """Be heard, and prolong what is owned, from now on, by `lasts`: the partitions that still are this instance's,
+        with their epochs. None when the instance has no row any more and must join again."""
+        ...
+
+    async def view(self) -> FleetView: ...
+
+    async def take(self, instance_id: str, partitions: dict[int, int], lasts: timedelta) -> dict[int, int]:
+        """Own partitions that nobody owns or whose time is over, where the epoch is still the one that was seen. What
+        was taken, with the new epochs, each raised by one; others may have been faster for the rest."""
+        ...
+
+    async def give(self, instance_id: str, partitions: dict[int, int]) -> None:
+        """Own these no more, where owner and epoch still stand. Raises the epochs."""
+
+    async def leave(self, instance_id: str) -> None:
+        """Sign off: own nothing, be no member. Again is fine."""
+
+    async def bury(self, silent_for: timedelta, *, but: str) -> list[str]:
+        """Remove members that were silent for longer than that, whatever they own, all but one; who they were."""
+        ...
+
+    async def lags(self) -> dict[int, timedelta]:
+        """The age of the oldest unfinished event of each partition that has one."""
+        ...
+
+
+class Wakeups(Protocol):
+    """Short messages between the processes of a fleet. Any may be lost; they only save waiting."""
+
+    async def send(self, message: str) -> None:
+        """On a connection of its own, never in a caller's transaction."""
+
+    async def receive(self) -> list[str]:
+        """Wait for messages, or for `interrupt`. Raises when the connection is broken; the next call opens another."""
+        ...
+
+    def interrupt(self) -> None:
+        """Let a waiting `receive` return. From any thread."""
+
+    async def close(self) -> None: ...
+
+    def abandon(self) -> None:
+        """In a forked child: leave the parent's connections alone."""
+
+
 class Records(Protocol):
     """The table of events, as people look at it and clean it."""
 
@@ -204,6 +273,10 @@ class Records(Protocol):
         ...
 
     async def backlog(self) -> Backlog: ...
+
+    async def blocked(self, limit: int) -> list[BlockedKey]:
+        """Keys that have a dead event, each with its first one, in order of position."""
+        ...
 
 
 # ---------------------------------------------------------------- transactions

@@ -1,0 +1,86 @@
+"""The values of ordered delivery: what is kept in order, and how its next row is looked for and claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from enum import Enum
+from typing import NamedTuple
+
+import msgspec
+
+
+class OrderKey(NamedTuple):
+    """What is kept in order: a key in its partition. An event without a key is alone under its own id."""
+
+    partition: int
+    key: str
+
+
+class KeyRule(msgspec.Struct, frozen=True):
+    """What holds back the later events of a key."""
+
+    #: A row that is not due yet, a retry or a delayed one. Else it is passed over, and order is given up for it.
+    stops: bool = True
+    #: A dead row.
+    blocks: bool = True
+
+
+class HeadState(Enum):
+    """Why the first unfinished row of a key can be claimed, or not."""
+
+    READY = "ready"
+    #: Not due yet.
+    LATER = "later"
+    #: Somebody holds a lease on it.
+    LEASED = "leased"
+    #: Behind a dead row.
+    BLOCKED = "blocked"
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The first unfinished row of a key, as a look at the table saw it."""
+
+    key: OrderKey
+    state: HeadState
+    #: Seconds until it is due, or until its lease is over.
+    wait: float = 0.0
+
+
+class HeadsRequest(msgspec.Struct, frozen=True):
+    """Where to look for heads: over these partitions in this order, behind where the last look stopped."""
+
+    partitions: Sequence[int]
+    limit: int
+    rule: KeyRule = KeyRule()
+    after: OrderKey | None = None
+
+
+class Heads(msgspec.Struct, frozen=True):
+    """The heads that a look passed by, whatever their state, each by one probe."""
+
+    heads: Sequence[Head]
+    #: Go on behind this key. None: all partitions have been walked to their end.
+    after: OrderKey | None = None
+
+
+class KeyClaimRequest(msgspec.Struct, frozen=True):
+    """Whose next rows to lease: of each key its run, the unbroken prefix that is due and free, up to `run` rows."""
+
+    owner: str
+    keys: Sequence[OrderKey]
+    run: int
+    lock_timeout: timedelta
+    deadline: float
+    rule: KeyRule = KeyRule()
+
+
+class BlockedKey(msgspec.Struct, frozen=True):
+    """A key that stands still until its first dead event is replayed or discarded."""
+
+    key: str
+    event_id: str
+    handler_id: str
+    event_type: str
+    #: Why the event died.
+    error: str
