@@ -22,9 +22,17 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PATIENCE = 20
 
 
+#: How the tables of the outbox become as good as new; the 256 partitions are there for ever.
+RENEWED = {
+    "outbox_event": "DELETE FROM outbox_event",
+    "outbox_schema": None,
+    "outbox_instance": "DELETE FROM outbox_instance",
+    "outbox_partition": "UPDATE outbox_partition SET owner = NULL, epoch = 0, expires_at = NULL WHERE epoch <> 0",
+}
+
 #: Where a statement names a time: `lease_until = 0`, `available_at > ?`; or another value.
 VALUE = re.compile(
-    r"(?P<time>\b(?:occurred|scheduled|created|available|done|locked)_at\b\s*[<>=]+\s*|\blease_until\s*[<>=]+\s*)?"
+    r"(?P<time>\b(?:occurred|scheduled|created|available|done|locked|started|heartbeat|expires)_at\b\s*[<>=]+\s*|\blease_until\s*[<>=]+\s*)?"
     r"(?P<value>\?|(?<![\w'.])\d+\b)"
 )
 
@@ -170,8 +178,8 @@ class PostgresDatabase(ServerDatabase):
         for (name,) in self.read("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"):
             if name == "outbox_event":
                 self.write("TRUNCATE outbox_event")
-            elif name != "outbox_schema":
-                self.write(f'DROP TABLE "{name}" CASCADE')
+            elif sql := RENEWED.get(name, f'DROP TABLE "{name}" CASCADE'):
+                self.write(sql)
 
 
 class MysqlDatabase(ServerDatabase):
@@ -190,7 +198,5 @@ class MysqlDatabase(ServerDatabase):
 
     def clear(self) -> None:
         for (name,) in self.read("SHOW TABLES"):
-            if name == "outbox_event":
-                self.write("DELETE FROM outbox_event")
-            elif name != "outbox_schema":
-                self.write(f"DROP TABLE `{name}`")
+            if sql := RENEWED.get(name, f"DROP TABLE `{name}`"):
+                self.write(sql)

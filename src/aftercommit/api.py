@@ -19,6 +19,7 @@ from aftercommit.core.writer import refuse_without_transaction
 from aftercommit.durations import Duration, seconds_of
 from aftercommit.event import EventEnvelope
 from aftercommit.execution import Colour
+from aftercommit.fleet import Cluster
 from aftercommit.ids import EventId, EventIds
 from aftercommit.ports import Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime, run
@@ -212,6 +213,11 @@ class Outbox(OutboxBase):
     def stats(self) -> Stats:
         """What waits in the table and in memory, and what was counted since start."""
         return run(self._current().stats())
+
+    def cluster(self) -> Cluster:
+        """The fleet: its instances, who owns which partition, and how far each partition is behind. Only instances of
+        ordered outboxes join it."""
+        return run(self._current().cluster())
 
     # ------------------------------------------------------------ inside
 

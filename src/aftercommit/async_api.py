@@ -20,6 +20,7 @@ from aftercommit.durations import Duration, seconds_of
 from aftercommit.errors import OutboxError
 from aftercommit.event import EventEnvelope
 from aftercommit.execution import Colour
+from aftercommit.fleet import Cluster
 from aftercommit.ids import EventId, EventIds
 from aftercommit.ports import Runtime, TxContext
 from aftercommit.runtime.aio import AsyncioRuntime
@@ -242,6 +243,11 @@ class AsyncOutbox(OutboxBase):
     async def stats(self) -> Stats:
         """What waits in the table and in memory, and what was counted since start."""
         return await self._current().stats()
+
+    async def cluster(self) -> Cluster:
+        """The fleet: its instances, who owns which partition, and how far each partition is behind. Only instances of
+        ordered outboxes join it."""
+        return await self._current().cluster()
 
     # ------------------------------------------------------------ inside
 

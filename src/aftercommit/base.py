@@ -58,6 +58,11 @@ class OutboxBase(HandlerSet, ABC):
         return cls._wired(Wiring.MULTI_NODE, target, options)
 
     @classmethod
+    def ordered(cls, target: Any, **options: Any) -> Self:
+        """Events of one key in the order of writing, one at a time, over any number of processes."""
+        return cls._wired(Wiring.ORDERED, target, options)
+
+    @classmethod
     def writer_only(cls, target: Any, **options: Any) -> Self:
         """Only writes, for programs whose events another one delivers. purge_retention then goes by age alone."""
         return cls._wired(Wiring.WRITER_ONLY, target, options)
@@ -79,6 +84,8 @@ class OutboxBase(HandlerSet, ABC):
             "schema": config.schema,
             "delete_completed": config.delete_completed,
         }
+        if config.ordered:
+            store_options |= {"ordered": True, "on_dead": config.on_dead}
         if config.create_schema is not None:
             store_options["create_schema"] = config.create_schema
         self._store = open_store(target, self._colour, **store_options)
@@ -243,7 +250,7 @@ class OutboxBase(HandlerSet, ABC):
             )
 
     def _dead(self) -> DeadEvents:
-        return DeadEvents(self._store.records, on_replay=lambda: self._engine.poller.wake() if self._engine else None)
+        return DeadEvents(self._store.records, on_change=lambda: self._engine.unblocked() if self._engine else None)
 
     async def _opened(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do something in the table, once it is there."""

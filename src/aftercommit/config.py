@@ -23,6 +23,7 @@ class Wiring(Enum):
     CUSTOM = "Outbox"
     SINGLE_NODE = "single_node"
     MULTI_NODE = "multi_node"
+    ORDERED = "ordered"
     WRITER_ONLY = "writer_only"
 
 
@@ -49,6 +50,8 @@ class OutboxConfig:
     #: Deliver what is found in the table.
     poller_enabled: bool = True
     poll_interval: timedelta = timedelta(seconds=5)
+    #: The pause between two looks grows up to this while little is found; None: it is always poll_interval.
+    max_poll_interval: timedelta | None = None
     batch_size: int = 50
     #: Rows younger than this are not polled.
     skip_recent: timedelta = timedelta(0)
@@ -59,6 +62,20 @@ class OutboxConfig:
     max_abandoned: int = 5
     #: How long an event that nobody here can handle is left to others; None: for ever.
     unroutable_grace: timedelta | None = timedelta(0)
+    #: Events of one key are handled in the order of writing, one at a time. The table keeps it: all processes agree.
+    ordered: bool = False
+    #: Whether a failed event holds back the later ones of its key until it is done or dead.
+    stop_on_first_failure: bool = True
+    #: What follows a dead event of a key: "block" until it is replayed or discarded, or "continue".
+    on_dead: str = "block"
+    #: Overlapping transactions that write the same key wait for each other, so that their events have an order, too.
+    serialize_keys: bool = False
+    #: Several beats fit into stale_timeout, so that one that is late costs nothing.
+    heartbeat_interval: timedelta = timedelta(seconds=5)
+    #: An instance that was not heard of for so long has left the fleet.
+    stale_timeout: timedelta = timedelta(seconds=30)
+    #: How often instances look whether each has its share of the partitions.
+    rebalance_interval: timedelta = timedelta(seconds=10)
     #: Delete rows when they are done instead of keeping them.
     delete_completed: bool = False
     #: Age at which done rows are purged; None: never.
@@ -98,6 +115,7 @@ class OutboxConfig:
                 object.__setattr__(self, name, duration(value, name=name, positive=positive))
         for name, kind in _KINDS.items():
             _check_kind(getattr(self, name), name, kind)
+        _check_order(self)
         object.__setattr__(self, "interceptors", _interceptors(self.interceptors))
         object.__setattr__(self, "context_providers", _providers(self.context_providers))
 
@@ -123,20 +141,27 @@ _SWITCHES: Final = (
     "purge_dead",
     "publish_enabled",
     "publish_after_save",
+    "ordered",
+    "stop_on_first_failure",
+    "serialize_keys",
 )
 
 #: Whether zero is refused, too.
 _DURATIONS: Final = {
     "drain_timeout": False,
     "poll_interval": True,
+    "max_poll_interval": True,
     "skip_recent": False,
     "lock_timeout": True,
     "unroutable_grace": False,
+    "heartbeat_interval": True,
+    "stale_timeout": True,
+    "rebalance_interval": True,
     "purge_retention": False,
     "purge_interval": True,
 }
 
-_MAY_BE_NONE: Final = frozenset({"unroutable_grace", "purge_retention"})
+_MAY_BE_NONE: Final = frozenset({"unroutable_grace", "purge_retention", "max_poll_interval"})
 
 _KINDS: Final[dict[str, tuple[str, ...]]] = {
     "retry_policy": ("delay", "should_retry"),
@@ -151,6 +176,7 @@ _DELIVERY: Final = frozenset(
         "worker_count", "hot_queue_capacity", "cold_queue_capacity", "max_attempts", "retry_policy", "drain_timeout",
         "hot_path", "poller_enabled", "poll_interval", "batch_size", "skip_recent", "lock_timeout", "max_abandoned",
         "unroutable_grace", "delete_completed", "purge_dead", "interceptors", "listener_registry", "in_flight_tracker",
+        "max_poll_interval", "stop_on_first_failure", "heartbeat_interval", "stale_timeout", "rebalance_interval",
     }
 )  # fmt: skip
 
@@ -162,6 +188,10 @@ _REFUSED: Final[Mapping[Wiring, tuple[frozenset[str], str]]] = {
         "a single node needs both the hot path and the poller",
     ),
     Wiring.MULTI_NODE: (frozenset({"poller_enabled"}), "without a poller no node would take over from another"),
+    Wiring.ORDERED: (
+        frozenset({"ordered", "poller_enabled", "skip_recent"}),
+        "order is kept by claiming from the table, in order of position",
+    ),
     Wiring.WRITER_ONLY: (_DELIVERY, "a writer-only outbox delivers nothing"),
 }
 
@@ -182,7 +212,11 @@ def configure(wiring: Wiring, options: Mapping[str, Any], config: OutboxConfig |
             f"{name}={options[name]!r} makes no sense in {wiring.value}: {reason}", fix="leave it out, or use Outbox(…)"
         )
     base = {name: getattr(config, name) for name in known} if config is not None else {}
-    defaults = {"unroutable_grace": _MULTI_NODE_GRACE} if wiring is Wiring.MULTI_NODE else {}
+    defaults: dict[str, Any] = {}
+    if wiring in (Wiring.MULTI_NODE, Wiring.ORDERED):
+        defaults["unroutable_grace"] = _MULTI_NODE_GRACE
+    if wiring is Wiring.ORDERED:
+        defaults["ordered"] = True
     chosen = OutboxConfig(wiring=wiring, **{**defaults, **base, **options})
     if "purge_interval" in options and chosen.purge_retention is None:
         raise InvalidOption(
@@ -190,6 +224,36 @@ def configure(wiring: Wiring, options: Mapping[str, Any], config: OutboxConfig |
             fix='set purge_retention="7d" as well',
         )
     return chosen
+
+
+#: What says how order is kept, and has no meaning without it.
+_OF_ORDER: Final = ("stop_on_first_failure", "on_dead", "serialize_keys")
+
+
+def _check_order(config: OutboxConfig) -> None:
+    """What contradicts itself, or would be silently without effect."""
+    if config.on_dead not in ("block", "continue"):
+        raise InvalidOption(f"on_dead is {config.on_dead!r}", fix='pass "block" or "continue"')
+    if not config.ordered:
+        for name in _OF_ORDER:
+            value = getattr(config, name)
+            if value != OutboxConfig.__dataclass_fields__[name].default:
+                raise InvalidOption(f"{name}={value!r} has no effect without order", fix="set ordered=True")
+    elif config.skip_recent:
+        raise InvalidOption(
+            f"skip_recent={config.skip_recent} would hold up every key in an ordered outbox", fix="leave it out"
+        )
+    if config.stale_timeout < 2 * config.heartbeat_interval:
+        raise InvalidOption(
+            f"stale_timeout={config.stale_timeout} is less than two heartbeats of {config.heartbeat_interval}, so one "
+            "that is late would cost an instance its partitions",
+            fix="raise stale_timeout, or lower heartbeat_interval",
+        )
+    if config.max_poll_interval is not None and config.max_poll_interval < config.poll_interval:
+        raise InvalidOption(
+            f"max_poll_interval={config.max_poll_interval} is shorter than poll_interval={config.poll_interval}",
+            fix="raise max_poll_interval, or leave it out for a fixed pause",
+        )
 
 
 def _positive_int(value: object, name: str) -> None:

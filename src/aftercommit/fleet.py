@@ -31,7 +31,10 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """One partition: who owns it, under which epoch, and for how many seconds yet (below zero: expired)."""
+    """One partition: who owns it, under which epoch, and for how many seconds yet.
+
+    Below zero: it has been free for so many, because its time was over or it was given. None: nobody ever owned it.
+    """
 
     partition: int
     owner: str | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -24,6 +24,10 @@ class KeyRule(msgspec.Struct, frozen=True):
     stops: bool = True
     #: A dead row.
     blocks: bool = True
+
+
+#: Order as it is kept by default.
+STRICT: Final = KeyRule()
 
 
 class HeadState(Enum):

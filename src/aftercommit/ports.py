@@ -226,6 +226,10 @@ class Membership(Protocol):
         ...
 
 
+class WakeupsUnavailable(Exception):
+    """No messages can be received here, and why. It stays so; what they would have saved is done by looking."""
+
+
 class Wakeups(Protocol):
     """Short messages between the processes of a fleet. Any may be lost; they only save waiting."""
 
@@ -233,11 +237,13 @@ class Wakeups(Protocol):
         """On a connection of its own, never in a caller's transaction."""
 
     async def receive(self) -> list[str]:
-        """Wait for messages, or for `interrupt`. Raises when the connection is broken; the next call opens another."""
+        """Wait for messages. Nothing, when it was interrupted, and when it has only now begun to listen: what was said
+        before was missed. Raises when the connection is broken, and the next call opens another; WakeupsUnavailable
+        when no call ever will."""
         ...
 
     def interrupt(self) -> None:
-        """Let a waiting `receive` return. From any thread."""
+        """Let the `receive` that waits return, or else the next one. From any thread."""
 
     async def close(self) -> None: ...
 

@@ -269,7 +269,7 @@ def test_a_renewal_after_the_settle_changes_nothing(world: World) -> None:
         outbox.register("Happened", lambda event: None)
         await write(outbox)
         engine = outbox._current()
-        (row,) = engine.poller.deliverable(await engine.poller.claim(1))
+        (row,) = engine.poller.deliverable((await engine.poller.claim(1)).claim)
         engine.settler.add(engine.held.admit(row), Done())
         await engine.settler.flush()
         before = [tuple(each) for each in world.rows()]
@@ -286,7 +286,7 @@ def test_a_renewal_moves_the_end_of_the_lease_on_the_database_clock(world: World
         outbox.register("Happened", lambda event: None)
         await write(outbox)
         engine = outbox._current()
-        (row,) = engine.poller.deliverable(await engine.poller.claim(1))
+        (row,) = engine.poller.deliverable((await engine.poller.claim(1)).claim)
         world.change("UPDATE outbox_event SET lease_until = 1")
         assert list(await store.renew([row.lease], HALF_A_MINUTE)) == [row.lease.key], "nobody has taken it"
         left = world.rows("SELECT (lease_until - locked_at) / 1e6 FROM outbox_event")[0][0]

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from aftercommit.order import OrderKey
 from aftercommit.rules.lanes import HOT_PER_COLD, Lanes
 
 
@@ -18,6 +19,7 @@ from aftercommit.rules.lanes import HOT_PER_COLD, Lanes
 class Item:
     name: str
     is_suspect: bool = False
+    order_key: OrderKey | None = None
 
 
 def lanes(*, hot: int = 100, cold: int = 100) -> Lanes[Item]:
@@ -117,10 +119,11 @@ def test_one_suspect_runs_at_a_time():
     both = lanes()
     put_cold(both, "first", "second", is_suspect=True)
 
-    assert both.take().name == "first"
+    first = both.take()
+    assert first.name == "first"
     assert both.take() is None
     assert not both.is_empty
-    both.suspect_ended()
+    both.ended(first)
     assert both.take().name == "second"
 
 
@@ -206,7 +209,7 @@ class AnyUse(RuleBasedStateMachine):
         self.hot_capacity, self.cold_capacity = hot, cold
         self.hot, self.cold, self.suspects = [], [], []
         self.reserved = 0
-        self.suspect_runs = False
+        self.suspect_runs = None
         self.kinds = []  # of what was taken, in order
         self.put, self.got = [], []
         self.names = count()
@@ -275,13 +278,13 @@ class AnyUse(RuleBasedStateMachine):
         self.kinds.append(kind)
         if item.is_suspect:
             assert not self.suspect_runs, "one suspect at a time"
-            self.suspect_runs = True
+            self.suspect_runs = item
 
     @precondition(lambda self: self.suspect_runs)
     @rule()
     def end_suspect(self):
-        self.lanes.suspect_ended()
-        self.suspect_runs = False
+        assert self.lanes.ended(self.suspect_runs) == []
+        self.suspect_runs = None
 
     @rule()
     def clear(self):
@@ -306,10 +309,11 @@ class AnyUse(RuleBasedStateMachine):
 
     def teardown(self):
         if hasattr(self, "lanes"):
-            self.lanes.suspect_ended()
+            if self.suspect_runs:
+                self.lanes.ended(self.suspect_runs)
             while (item := self.lanes.take()) is not None:
                 self.got.append(item)
-                self.lanes.suspect_ended()
+                self.lanes.ended(item)
             assert Counter(self.got) == Counter(self.put), "nothing is lost, nothing comes twice"
 
 

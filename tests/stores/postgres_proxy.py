@@ -1,4 +1,4 @@
-"""A wire to PostgreSQL that can be cut in the middle of a COMMIT."""
+"""A wire to PostgreSQL that can be cut in the middle of a COMMIT, or go dead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMMIT = b"COMMIT\x00"
 
 class Proxy:
     """Passes everything on. `cut = "before"` ends the next session that says COMMIT, unheard; `"after"` when the
-    server has answered, and nobody hears the answer."""
+    server has answered, and nobody hears the answer. `freeze` lets sessions be, and passes nothing on any more."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -24,6 +24,9 @@ class Proxy:
         self.url = parts._replace(netloc=f"{login}127.0.0.1:{self._listener.getsockname()[1]}").geturl()
         self.cut: str | None = None
         self.cuts = 0
+        self._sessions = self._frozen = 0
+        #: What was said on frozen sessions.
+        self.unheard: list[bytes] = []
         self._threads = [self._start(self._accept)]
 
     def __enter__(self) -> Proxy:
@@ -35,6 +38,11 @@ class Proxy:
         for thread in self._threads:
             thread.join(5)
 
+    def freeze(self) -> int:
+        """All sessions that there are, as if a firewall had forgotten them; how many."""
+        newly, self._frozen = self._sessions - self._frozen, self._sessions
+        return newly
+
     def _start(self, work: Any, *arguments: Any) -> threading.Thread:
         thread = threading.Thread(target=work, args=arguments, daemon=True)
         thread.start()
@@ -45,14 +53,18 @@ class Proxy:
             while True:
                 client, _ = self._listener.accept()
                 server = socket.create_connection(self._server)
-                self._threads.append(self._start(self._listen, client, server))
+                self._sessions += 1
+                self._threads.append(self._start(self._listen, self._sessions, client, server))
 
-    def _listen(self, client: socket.socket, server: socket.socket) -> None:
+    def _listen(self, number: int, client: socket.socket, server: socket.socket) -> None:
         """One session: what the client says is looked at, what the server says is passed on."""
         is_cut = threading.Event()
-        answers = self._start(self._answer, server, client, is_cut)
+        answers = self._start(self._answer, number, server, client, is_cut)
         with suppress(OSError):
             while said := client.recv(65536):
+                if number <= self._frozen:
+                    self.unheard.append(said)
+                    continue
                 if self.cut is not None and COMMIT in said:
                     is_cut.set()
                     how, self.cut = self.cut, None
@@ -68,9 +80,11 @@ class Proxy:
             end.close()
         answers.join(5)
 
-    def _answer(self, server: socket.socket, client: socket.socket, is_cut: threading.Event) -> None:
+    def _answer(self, number: int, server: socket.socket, client: socket.socket, is_cut: threading.Event) -> None:
         with suppress(OSError):
             while said := server.recv(65536):
+                if number <= self._frozen:
+                    continue
                 if is_cut.is_set():
                     return
                 client.sendall(said)

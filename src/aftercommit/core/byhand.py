@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from aftercommit.claims import Claim, Claimed
 from aftercommit.core.dispatcher import OutboxDispatcher
-from aftercommit.core.held import Held, Holding
+from aftercommit.core.held import Held, holding_of
 from aftercommit.core.keeper import Keeper
+from aftercommit.core.looking import Found
 from aftercommit.core.meter import Meter
 from aftercommit.core.options import EngineOptions
 from aftercommit.core.poller import OutboxPoller
 from aftercommit.core.settler import Settler
+from aftercommit.order import OrderKey
 from aftercommit.outcome import RELEASE, Release
 from aftercommit.ports import EventStore, Runtime
 
@@ -58,10 +60,16 @@ class ByHand:
         """One cycle; how many rows it claimed."""
         await self._store.open()
         if not is_started:
-            return await self._deliver_here()
+            self._poller.look_everywhere()
+            return len((await self._deliver_here()).claim.rows)
+        return await self._cycle(None) or 0
+
+    async def _cycle(self, timeout: float | None) -> int | None:
+        """One cycle over the whole table, of the running poller or in its place."""
         if self._options.poller_enabled:
-            return await self._poller.next_cycle(None) or 0
-        return await self._poller.cycle() or 0
+            return await self._poller.next_cycle(timeout)
+        self._poller.look_everywhere()
+        return await self._poller.cycle()
 
     async def drain(self, timeout: float | None, *, is_started: bool) -> DrainResult:
         """Deliver until nothing is due."""
@@ -86,42 +94,54 @@ class ByHand:
         keeper = Keeper(self._runtime, self._store, self._held, lock_timeout=self._options.lock_timeout)
         keeper.start()
         try:
+            self._poller.look_everywhere()
             while until is None or self._runtime.clock() < until:
-                is_partial = self._poller.has_floor
-                if not await self._deliver_here() and not is_partial:
+                found = await self._deliver_here()
+                if found.is_all and not found.claim.rows:
                     return True
+                if found.is_all:
+                    self._poller.look_everywhere()
             return False
         finally:
             await keeper.stop()
 
-    async def _deliver_here(self) -> int:
+    async def _deliver_here(self) -> Found:
         """Claim once and deliver one after the other."""
         if not self._has_listeners():
-            return 0
-        claims: list[Claim] = []
+            return Found(Claim(()), is_all=True)
+        claims: list[Found] = []
         rows: list[Claimed] = []
 
         async def claim() -> None:
             claims.append(await self._poller.claim(self._options.batch_size))
-            rows.extend(reversed(self._poller.deliverable(claims[0])))
+            rows.extend(self._poller.deliverable(claims[0].claim))
 
         try:
             # To its end even when the caller is cancelled: what was claimed has to be given back.
             await self._runtime.shielded(claim())
             while rows:
-                await self._deliver_one(rows.pop())
+                row = rows.pop(0)
+                if not await self._deliver_one(row) and row.order_key is not None:
+                    self._give_back(rows, row.order_key)
         finally:
             for row in rows:
-                self._settler.add(Holding(row.lease, row), RELEASE)
+                self._settler.add(holding_of(row), RELEASE)
             await self._settler.flush()
-        return len(claims[0].rows)
+        return claims[0]
 
-    async def _deliver_one(self, row: Claimed) -> None:
+    def _give_back(self, rows: list[Claimed], key: OrderKey) -> None:
+        """The later ones of a key that does not go on."""
+        for row in [row for row in rows if row.order_key == key]:
+            rows.remove(row)
+            self._settler.add(holding_of(row), RELEASE)
+
+    async def _deliver_one(self, row: Claimed) -> bool:
+        """Whether the next one of its key may follow."""
         holding = self._held.admit(row)
         if holding is None:
-            return
+            return True
         try:
-            await self._dispatcher.deliver(holding)
+            return await self._dispatcher.deliver(holding)
         except BaseException:  # a cancellation, or Ctrl-C in the handler: the caller ends, the event does not
             if not holding.is_reported:
                 self._settler.add(holding, Release(was_started=holding.is_running))
@@ -134,7 +154,7 @@ class ByHand:
             if not await channel.quiet(rest):
                 return False
             await self._settler.flush()
-            claimed = await (self._poller.next_cycle(rest) if self._options.poller_enabled else self._poller.cycle())
+            claimed = await self._cycle(rest)
             if self._poller.failures_in_a_row or (until is not None and self._runtime.clock() >= until):
                 return False
             if claimed == 0 and channel.is_quiet and not self._settler.unsettled:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aftercommit.core.held import Holding
+from aftercommit.order import OrderKey
 from aftercommit.ports import Runtime
 from aftercommit.rules.lanes import Lanes
 
@@ -67,14 +68,22 @@ class Channel:
         # Suspects may still wait for the one that runs; the worker that ends it takes the next.
         return (None,) if self._is_closed else ()
 
-    def finished(self, holding: Holding) -> None:
-        """A taken event has left its worker."""
+    def finished(self, holding: Holding, *, goes_on: bool = True) -> list[Holding]:
+        """A taken event has left its worker. Unless its key goes on, the later ones of it that wait, which are out."""
         with self._monitor:
             self._busy -= 1
+            leaving = self._lanes.ended(holding, goes_on=goes_on)
             if holding.is_suspect:
-                self._lanes.suspect_ended()
-                self._monitor.notify()
+                self._monitor.notify()  # what comes next of its key this worker takes itself
         self._tell_watchers()
+        return leaving
+
+    def give_back(self, leaves: Callable[[OrderKey], bool]) -> list[Holding]:
+        """Take out what waits of some keys."""
+        with self._monitor:
+            leaving = self._lanes.give_back(leaves)
+        self._tell_watchers()
+        return leaving
 
     def _tell_watchers(self) -> None:
         if self._watched and self.is_quiet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 from aftercommit.claims import Claimed
@@ -12,9 +12,11 @@ from aftercommit.core.delivery import Delivery
 from aftercommit.core.held import Held, Holding
 from aftercommit.core.meter import Meter
 from aftercommit.core.settler import Settler
+from aftercommit.order import STRICT, KeyRule, OrderKey
 from aftercommit.outcome import RELEASE
 from aftercommit.ports import EventStore, Runtime, Task
 from aftercommit.redact import traceback_text
+from aftercommit.rules.decide import goes_on
 from aftercommit.rules.lanes import Lanes
 
 log = logging.getLogger("aftercommit.dispatcher")
@@ -41,8 +43,11 @@ class OutboxDispatcher:
         worker_count: int = 4,
         hot_queue_capacity: int = 1000,
         cold_queue_capacity: int = 1000,
+        rule: KeyRule = STRICT,
+        is_mine: Callable[[OrderKey], bool] = lambda _: True,
         on_room: Callable[[], None] = lambda: None,
     ) -> None:
+        """`rule` says which outcomes let a key go on; `is_mine` whether an event of it may be started now."""
         self._runtime = runtime
         self._store = store
         self._delivery = delivery
@@ -51,6 +56,8 @@ class OutboxDispatcher:
         self._meter = meter
         self._worker_count = worker_count
         self._cold_queue_capacity = cold_queue_capacity
+        self._rule = rule
+        self._is_mine = is_mine
         self._workers: list[Task] = []
         self._is_giving_up = False
         lanes: Lanes[Holding] = Lanes(hot_capacity=hot_queue_capacity, cold_capacity=cold_queue_capacity)
@@ -120,31 +127,33 @@ class OutboxDispatcher:
 
     async def _work(self) -> None:
         while (holding := await self.channel.take()) is not None:
+            next_may_follow = False
             try:
-                await self.deliver(holding)
+                next_may_follow = await self.deliver(holding)
             except Exception as error:
                 # Nothing of a user's gets here; a fault of ours must cost neither the worker nor the row.
                 log.error("the delivery of %s broke off: %s", holding, traceback_text(error))
                 if not holding.is_reported:
                     self._settler.add(holding, RELEASE)
             finally:
-                self.channel.finished(holding)
+                self._release(self.channel.finished(holding, goes_on=next_may_follow))
             self._record_depths()
             await self._settler.space()
 
-    async def deliver(self, holding: Holding) -> None:
-        """One event, from the last look at its lease to its outcome in the settler's hands."""
-        if self._is_over(holding.lease.deadline):
+    async def deliver(self, holding: Holding) -> bool:
+        """One event, from the last look at its lease to its outcome in the settler's hands; whether the next one of its
+        key may follow."""
+        if self._is_over(holding.lease.deadline) or not self._may_start(holding.order_key):
             log.debug("%s waited in memory past its lease and is left to the table", holding)
             self._settler.add(holding, RELEASE)
-            return
+            return False
         if holding.is_suspect and not await self._store.mark_suspect(holding.lease):
             self._held.drop([holding])
             self._meter.count("lease_lost")
-            return
+            return False
         if self._is_giving_up:
             self._settler.add(holding, RELEASE)
-            return
+            return False
         holding.is_running = True
         if self._meter.exports:
             self._meter.record("dispatch_latency_ms", (self._runtime.clock() - holding.since) * 1000)
@@ -154,6 +163,19 @@ class OutboxDispatcher:
         if holding.is_suspect:
             # It keeps its place until its outcome is written: what runs next may kill the process.
             await self._settler.answered(entry)
+        # A lease that was lost meanwhile is another's, and so is what comes after it.
+        return holding.order_key is None or (goes_on(outcome, self._rule) and not self._is_over(holding.lease.deadline))
+
+    def _may_start(self, key: OrderKey | None) -> bool:
+        return key is None or self._is_mine(key)
+
+    def give_back(self, leaves: Callable[[OrderKey], bool]) -> None:
+        """What waits of some keys is free for others at once. From any thread."""
+        self._release(self.channel.give_back(leaves))
+
+    def _release(self, leaving: Iterable[Holding]) -> None:
+        for holding in leaving:
+            self._settler.add(holding, RELEASE)
 
     def _record_depths(self) -> None:
         if self._meter.exports:
@@ -169,8 +191,7 @@ class OutboxDispatcher:
         self.channel.close()
         if self._workers and not await self.channel.quiet(drain_timeout.total_seconds()):
             await self._give_up()
-        for holding in self.channel.clear():
-            self._settler.add(holding, RELEASE)
+        self._release(self.channel.clear())
         self._settler.let_all_pass()
         for worker in self._workers:
             await worker.join(None if self.channel.is_quiet else LEFT_BEHIND)
@@ -179,8 +200,7 @@ class OutboxDispatcher:
     async def _give_up(self) -> None:
         """The time is over: waiting events go back, async handlers are cancelled, sync ones are named."""
         self._is_giving_up = True
-        for holding in self.channel.clear():
-            self._settler.add(holding, RELEASE)
+        self._release(self.channel.clear())
         self._runtime.interrupt()
         if await self.channel.quiet(LAST_CHANCE):
             return

@@ -5,28 +5,39 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import timedelta
+from os import getpid
+from platform import node
+from typing import Final
 from uuid import uuid4
 
 from aftercommit.claims import Backlog
 from aftercommit.core.byhand import ByHand
 from aftercommit.core.chain import Rules
+from aftercommit.core.coordinator import cluster_of
 from aftercommit.core.delivery import Delivery
 from aftercommit.core.dispatcher import OutboxDispatcher
 from aftercommit.core.held import Held
 from aftercommit.core.hotpath import HotPathway
 from aftercommit.core.keeper import Keeper
+from aftercommit.core.looking import PollerOptions
 from aftercommit.core.meter import Meter
 from aftercommit.core.options import EngineOptions
-from aftercommit.core.poller import OutboxPoller, PollerOptions
+from aftercommit.core.ordering import Ordering
+from aftercommit.core.poller import OutboxPoller
 from aftercommit.core.routing import Router
 from aftercommit.core.service import Service
 from aftercommit.core.settler import Settler
 from aftercommit.core.upkeep import Purge
 from aftercommit.core.writer import OutboxWriter
+from aftercommit.errors import InvalidOption
 from aftercommit.event import EventEnvelope
+from aftercommit.fleet import Cluster, Instance
+from aftercommit.order import BlockedKey, KeyRule, OrderKey
 from aftercommit.ports import EventStore, Records, Runtime
 
 log = logging.getLogger("aftercommit.engine")
+
+_BLOCKED_AT_MOST: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,8 @@ class Stats:
     unroutable: dict[str, int]
     #: Destinations that handlers have called unavailable and that are not back yet.
     unavailable: tuple[str, ...]
+    #: Keys that stand still behind a dead event, where order is kept and a dead event blocks; the first hundred.
+    blocked: tuple[BlockedKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +81,7 @@ class Engine:
         self._options = options
         self.meter = Meter(runtime, options.metrics)
         self.held = Held(runtime)
+        self.ordering = self._ordering() if options.ordered else None
         self.settler = Settler(
             runtime,
             store,
@@ -75,6 +89,8 @@ class Engine:
             self.meter,
             capacity=options.hot_queue_capacity + options.cold_queue_capacity,
             on_due=self._due_in,
+            on_lost=lambda lost: self.dispatcher.give_back(lambda key: key == lost),
+            blocks=self._rule().blocks,
         )
         self.delivery = self._delivery()
         self.poller = OutboxPoller(
@@ -83,6 +99,7 @@ class Engine:
             self.settler,
             self.meter,
             self._poller_options(),
+            look=self.ordering.by_key(runtime, self._poller_options()) if self.ordering else None,
             is_needed=self._has_listeners,
             has_fallback=self.delivery.has_fallback,
         )
@@ -96,9 +113,13 @@ class Engine:
             worker_count=options.worker_count,
             hot_queue_capacity=options.hot_queue_capacity,
             cold_queue_capacity=options.cold_queue_capacity,
-            on_room=self.poller.wake,
+            rule=self._rule(),
+            is_mine=self.ordering.is_mine if self.ordering else lambda _: True,
+            on_room=self.poller.go_on,
         )
         self.poller.feed(self.dispatcher)
+        if self.ordering is not None:
+            self.ordering.connect(self.poller, self.dispatcher)
         self.hot_path = HotPathway(
             self.dispatcher,
             self.poller,
@@ -106,13 +127,14 @@ class Engine:
             owner=self.owner,
             lock_timeout=options.lock_timeout,
             is_routable=self._is_routable,
+            on_keys=self.ordering.committed if self.ordering else None,
         )
         self.writer = OutboxWriter(
             runtime,
             store,
             self.meter,
             hook=options.writer_hook,
-            hot_path=self.hot_path if options.delivers else None,
+            hot_path=self.hot_path if options.delivers or self.ordering else None,
             rows_of=router.rows_of,
         )
         self.by_hand = ByHand(
@@ -145,7 +167,16 @@ class Engine:
             skip_recent=self._options.skip_recent,
             lock_timeout=self._options.lock_timeout,
             max_abandoned=self._options.max_abandoned,
+            max_interval=self._options.max_poll_interval,
+            rule=self._rule(),
         )
+
+    def _rule(self) -> KeyRule:
+        return KeyRule(stops=self._options.stop_on_first_failure, blocks=self._options.on_dead == "block")
+
+    def _ordering(self) -> Ordering:
+        instance = Instance(self.owner, node(), getpid())
+        return Ordering(self.runtime, self._store, self.meter, instance, self._options, self.held)
 
     def _delivery(self) -> Delivery:
         return Delivery(
@@ -162,8 +193,17 @@ class Engine:
             tracker=self._options.in_flight_tracker,
         )
 
-    def _due_in(self, seconds: float) -> None:
-        self.poller.due_in(seconds)
+    def _due_in(self, seconds: float, key: OrderKey | None) -> None:
+        if self.ordering is None or key is None:
+            self.poller.due_in(seconds)
+        else:
+            self.ordering.due_in(seconds, key)
+
+    def unblocked(self) -> None:
+        """Dead events were replayed or discarded."""
+        self.poller.wake()
+        if self.ordering is not None:
+            self.ordering.unblocked()
 
     def _has_listeners(self) -> bool:
         return bool(self._router)
@@ -183,13 +223,24 @@ class Engine:
         except BaseException:
             self.is_started = False
             raise
+        if self.ordering is not None:
+            await self._joined(self.ordering)
         if self._options.delivers:
             self.keeper.start()
             self.settler.start()
             self.dispatcher.start()
-            self.hot_path.is_active, self.hot_path.is_open = True, self._options.hot_path
+            self.hot_path.is_open = self._options.hot_path
+        self.hot_path.is_active = True
         for service in self._optional_services():
             service.start()
+
+    async def _joined(self, ordering: Ordering) -> None:
+        try:
+            await ordering.start()
+        except BaseException:
+            self.is_started = False
+            await ordering.stop()
+            raise
 
     def _optional_services(self) -> list[Service]:
         services: list[Service] = []
@@ -199,6 +250,10 @@ class Engine:
             services.append(self.purge)
         return services
 
+    def _services(self) -> list[Service]:
+        ordering = self.ordering.services if self.ordering is not None else []
+        return [self.keeper, self.settler, *self._optional_services(), *ordering]
+
     async def stop(self) -> None:
         """Everything ends, in the order of the walk; the keeper is last, so that no lease runs out meanwhile."""
         self.is_started = False
@@ -207,6 +262,8 @@ class Engine:
         await self.poller.stop()
         await self.dispatcher.close(self._options.drain_timeout)
         await self.settler.finish(self._options.drain_timeout.total_seconds())
+        if self.ordering is not None:
+            await self.ordering.stop()
         await self.keeper.stop()
         await self.runtime.close()
 
@@ -223,14 +280,27 @@ class Engine:
             counters=self.meter.counts(),
             unroutable=self.delivery.strays.counts(),
             unavailable=self.delivery.chain.circuits.open(),
+            blocked=tuple(await self._blocked()),
         )
+
+    async def _blocked(self) -> list[BlockedKey]:
+        if self.ordering is None or not self._rule().blocks:
+            return []
+        return await self._records.blocked(_BLOCKED_AT_MOST)
+
+    async def cluster(self) -> Cluster:
+        await self._store.open()
+        membership = getattr(self._store, "membership", None)
+        if membership is None:
+            raise InvalidOption(f"{self._store!r} knows no fleet", fix="use a store that has a membership")
+        return await cluster_of(membership, me=self.owner, stale_timeout=self._options.stale_timeout)
 
     def health(self) -> Health:
         """Not started is not healthy; nor is a loop that has only failed since its last three turns were due."""
         if not self.is_started:
             return Health(False, ("the outbox is not started",))
         problems = []
-        for service in [self.keeper, self.settler, *self._optional_services()]:
+        for service in self._services():
             if service.failures_in_a_row >= 3:
                 problems.append(f"{service.name} has failed {service.failures_in_a_row} times in a row")
         for name, count in self.delivery.chain.gates.stuck().items():

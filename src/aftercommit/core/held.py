@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 
-from aftercommit.claims import Claimed, Lease, RowKey
+from aftercommit.claims import Claimed, Lease, RowKey, Undecodable
+from aftercommit.order import OrderKey
 from aftercommit.ports import Runtime
 
 
 class Holding:
     """A claimed row in memory. Its lease is replaced when it is renewed or claimed again."""
 
-    __slots__ = ("_claimed", "is_reported", "is_running", "lease", "since")
+    __slots__ = ("_claimed", "is_reported", "is_running", "lease", "order_key", "since")
 
     def __init__(self, lease: Lease, claimed: Claimed | None = None, since: float = 0.0) -> None:
         self.lease = lease
@@ -20,6 +22,7 @@ class Holding:
         self.is_reported = False
         #: When it came into memory, on the runtime's clock.
         self.since = since
+        self.order_key = None if claimed is None else claimed.order_key
         self._claimed = claimed
 
     @property
@@ -39,6 +42,13 @@ class Holding:
         return f"{kind}{key.event_id}" + (f"/{key.handler_id}" if key.handler_id else "")
 
 
+def holding_of(row: Claimed | Undecodable) -> Holding:
+    """A holding of a row that never gets into memory."""
+    holding = Holding(row.lease, row if isinstance(row, Claimed) else None)
+    holding.order_key = row.order_key
+    return holding
+
+
 class Held:
     """The holdings by row. Safe from any thread."""
 
@@ -46,6 +56,9 @@ class Held:
         self._runtime = runtime
         self._lock = runtime.lock()
         self._rows: dict[RowKey, Holding] = {}
+        self._keys: Counter[OrderKey] = Counter()
+        #: Hears of keys whose last row was let go.
+        self.on_free: Callable[[list[OrderKey]], None] = lambda _: None
 
     def admit(self, claimed: Claimed) -> Holding | None:
         """A new holding; None when the row is held already, whose epoch and deadline are then replaced."""
@@ -57,14 +70,32 @@ class Held:
                     held.lease = lease
                 return None
             holding = self._rows[lease.key] = Holding(lease, claimed, self._runtime.clock())
+            if holding.order_key is not None:
+                self._keys[holding.order_key] += 1
             return holding
 
     def drop(self, holdings: Iterable[Holding]) -> None:
         """Let go of these; a newer holding of the same row stays."""
+        free = []
         with self._lock:
             for holding in holdings:
                 if self._rows.get(holding.lease.key) is holding:
                     del self._rows[holding.lease.key]
+                    if holding.order_key is not None and self._is_last(holding.order_key):
+                        free.append(holding.order_key)
+        if free:
+            self.on_free(free)
+
+    def _is_last(self, key: OrderKey) -> bool:
+        self._keys[key] -= 1
+        if self._keys[key]:
+            return False
+        del self._keys[key]
+        return True
+
+    def has(self, key: OrderKey) -> bool:
+        """Whether a row of this key is held."""
+        return key in self._keys
 
     def expiring(self, before: float) -> list[Lease]:
         """The leases whose deadline comes before that."""

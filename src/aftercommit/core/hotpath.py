@@ -11,6 +11,8 @@ from aftercommit.core.dispatcher import OutboxDispatcher
 from aftercommit.core.meter import Meter
 from aftercommit.core.poller import OutboxPoller
 from aftercommit.event import EventEnvelope
+from aftercommit.order import OrderKey
+from aftercommit.rules.partitions import order_key_of
 
 log = logging.getLogger("aftercommit.hotpath")
 
@@ -27,7 +29,9 @@ class HotPathway:
         owner: str,
         lock_timeout: timedelta,
         is_routable: Callable[[EventEnvelope], bool],
+        on_keys: Callable[[list[OrderKey]], None] | None = None,
     ) -> None:
+        """`on_keys`, where order is kept, hears of keys that have got committed rows; only keyless events are hot."""
         self.owner = owner
         self.lock_timeout = lock_timeout
         #: Whether workers and poller run, and whether events may come to them from memory.
@@ -37,11 +41,12 @@ class HotPathway:
         self._poller = poller
         self._meter = meter
         self._is_routable = is_routable
+        self._on_keys = on_keys
 
     def reserve(self, events: Sequence[EventEnvelope]) -> list[bool]:
         if not self.is_open:
             return [False] * len(events)
-        wanted = [not event.is_delayed and self._is_routable(event) for event in events]
+        wanted = [self._may_be_hot(event) and self._is_routable(event) for event in events]
         granted = self._dispatcher.reserve_hot(sum(wanted))
         if granted == sum(wanted):
             return wanted
@@ -51,6 +56,9 @@ class HotPathway:
             granted -= hot[-1]
         return hot
 
+    def _may_be_hot(self, event: EventEnvelope) -> bool:
+        return not event.is_delayed and (self._on_keys is None or event.key is None)
+
     def fill(self, claimed: Claimed) -> None:
         self._dispatcher.fill_hot(claimed)
 
@@ -59,14 +67,17 @@ class HotPathway:
 
     def left_in_table(self, events: Sequence[EventEnvelope]) -> None:
         """Committed, and free: tell the poller, and count what should have been hot."""
-        self._poller.wake()
+        if self._on_keys is None:
+            self._poller.wake()
+        else:
+            self._on_keys(list({order_key_of(event): None for event in events}))
         if not self.is_open:
             return
         dropped = 0
         for event in events:
             if event.is_delayed:
                 self._meter.count("hot_skipped_delayed")
-            elif self._is_routable(event):
+            elif self._may_be_hot(event) and self._is_routable(event):
                 dropped += 1
         if dropped:
             self._meter.count("hot_dropped", dropped)
@@ -74,4 +85,5 @@ class HotPathway:
                 log.warning("the hot lane is full: %d events are left to the poller", dropped)
 
     def unseen(self, events: Sequence[EventEnvelope]) -> None:
-        self._poller.expect(event.event_id for event in events)
+        keys = () if self._on_keys is None else [order_key_of(event) for event in events]
+        self._poller.expect([event.event_id for event in events], keys)

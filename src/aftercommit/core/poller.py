@@ -4,44 +4,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final
 
-from aftercommit.claims import Claim, Claimed, ClaimRequest, Undecodable
-from aftercommit.core.held import Holding
-from aftercommit.core.keeper import deadline_of
+from aftercommit.claims import Claim, Claimed, Undecodable
+from aftercommit.core.held import holding_of
+from aftercommit.core.looking import Found, Look, LookByTime, PollerOptions
 from aftercommit.core.meter import Meter
 from aftercommit.core.service import Service
 from aftercommit.core.settler import Settler
 from aftercommit.hooks import OutboxPollerHandler
+from aftercommit.order import OrderKey
 from aftercommit.outcome import RELEASE, Dead
 from aftercommit.ports import EventStore, Runtime
 from aftercommit.redact import error_text
 from aftercommit.rules.decide import worker_lost
+from aftercommit.rules.pace import Pace
 
 log = logging.getLogger("aftercommit.poller")
 
 #: Seconds until the first look for rows whose commit cannot be seen; doubled after each look.
 FIRST_LOOK: Final = 0.005
 
-#: Seconds after which a claim looks at all due rows again, also at those that were passed over as held by others.
-FLOOR_AGE: Final = 2.0
-
 #: How many unseen rows are remembered by id. More are still found, by the interval.
 _EXPECTED_AT_MOST: Final = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class PollerOptions:
-    """How to look."""
-
-    owner: str
-    interval: timedelta = timedelta(seconds=5)
-    batch_size: int = 50
-    skip_recent: timedelta = timedelta(0)
-    lock_timeout: timedelta = timedelta(seconds=30)
-    max_abandoned: int = 5
 
 
 class OutboxPoller(Service):
@@ -55,25 +40,27 @@ class OutboxPoller(Service):
         meter: Meter,
         options: PollerOptions,
         *,
+        look: Look | None = None,
         is_needed: Callable[[], bool] = lambda: True,
         has_fallback: Callable[[Claimed], bool] = lambda _: False,
     ) -> None:
+        """It looks by time unless it is told how."""
         super().__init__(runtime, "aftercommit-poller")
-        self._store = store
+        self._look = look if look is not None else LookByTime(runtime, store, options)
         self._settler = settler
         self._meter = meter
         self._options = options
         self._is_needed = is_needed
         self._has_fallback = has_fallback
         self._handler: OutboxPollerHandler | None = None
-        self._is_woken = True
-        self._next_look = float("-inf")
+        self._is_woken = self._goes_round = True
+        self._next_look = self._next_round = float("-inf")
         self._cycles_begun = self._cycles_ended = 0
         self._last_count: int | None = None
+        self._pace = Pace(options.interval, options.max_interval, batch_size=options.batch_size)
         self._expected: set[str] = set()
+        self._expected_keys: set[OrderKey] = set()
         self._expected_after = 0.0
-        self._floor: object = None
-        self._floor_since = 0.0
 
     def feed(self, handler: OutboxPollerHandler) -> None:
         """Who takes what is found."""
@@ -82,34 +69,58 @@ class OutboxPoller(Service):
     # ------------------------------------------------------------ when to look
 
     def wake(self) -> None:
-        """Look now. From any thread."""
+        """Look everywhere, now. From any thread."""
+        with self.monitor:
+            self._is_woken = self._goes_round = True
+            self.monitor.notify_all()
+
+    def go_on(self) -> None:
+        """Look now, from where the last look ended. From any thread."""
         with self.monitor:
             self._is_woken = True
             self.monitor.notify_all()
 
     def due_in(self, seconds: float) -> None:
-        """Something falls due in a while. From any thread."""
+        """Something falls due in a while, wherever it is. From any thread."""
         at = self.runtime.clock() + seconds
         with self.monitor:
-            if at < self._next_look:
-                self._next_look = at
-                self.monitor.notify_all()
+            self._next_round = min(self._next_round, at)
+            self._look_at(at)
 
-    def expect(self, event_ids: Iterable[str]) -> None:
+    def called_in(self, seconds: float) -> None:
+        """There is something in a while that the next look knows how to find. From any thread."""
+        at = self.runtime.clock() + seconds
+        with self.monitor:
+            self._look_at(at)
+
+    def _look_at(self, at: float) -> None:
+        if at < self._next_look:
+            self._next_look = at
+            self.monitor.notify_all()
+
+    def expect(self, event_ids: Iterable[str], keys: Iterable[OrderKey] = ()) -> None:
         """Rows were written whose commit nobody will announce: look soon, then less and less often."""
         with self.monitor:
             if len(self._expected) < _EXPECTED_AT_MOST:
                 self._expected.update(event_ids)
+                self._expected_keys.update(keys)
             self._expected_after = FIRST_LOOK
-        self.due_in(FIRST_LOOK)
+        self._look_for_expected(FIRST_LOOK)
+
+    def _look_for_expected(self, after: float) -> None:
+        if self._expected_keys:
+            self._look.expect(list(self._expected_keys), after)
+        else:
+            self.due_in(after)
 
     async def step(self) -> None:
         await self._until_it_is_time()
         if self.is_stopping:
             return
         with self.monitor:
+            self._plan_round()
             self._is_woken = False
-            self._next_look = self.runtime.clock() + self._options.interval.total_seconds()
+            self._next_look = self._next_round
             self._cycles_begun += 1
             self._last_count = None
         try:
@@ -121,6 +132,13 @@ class OutboxPoller(Service):
             with self.monitor:
                 self._cycles_ended = self._cycles_begun
                 self.monitor.notify_all()
+
+    def _plan_round(self) -> None:
+        now = self.runtime.clock()
+        if self._goes_round or now >= self._next_round:
+            self._goes_round = False
+            self._next_round = now + self._pace.interval.total_seconds()
+            self._look.look_everywhere()
 
     async def _until_it_is_time(self) -> None:
         # The plan that the pause is reckoned from is the one to watch: it may change at any time, from any thread.
@@ -140,7 +158,7 @@ class OutboxPoller(Service):
         """
         with self.monitor:
             wanted = self._cycles_begun + 1
-            self._is_woken = True
+            self._is_woken = self._goes_round = True
             self.monitor.notify_all()
         await self.monitor.wait_for(lambda: self._cycles_ended >= wanted or self.is_stopping, timeout)
         return self._last_count if self._cycles_ended >= wanted else None
@@ -150,54 +168,48 @@ class OutboxPoller(Service):
     async def cycle(self) -> int | None:
         """Claim once and hand over; how many rows were claimed.
 
-        None when there was no room to look, or nothing was found behind the floor, which is not the whole table.
+        None when there was no room to look, or nothing was found yet, and the look did not see the whole table.
         """
         if self._handler is None or not self._is_needed():
             return 0
         limit = min(self._options.batch_size, self._handler.room())
         if limit <= 0:
             return None
-        is_partial = self.has_floor
-        claim = await self.claim(limit)
-        self._hand_over(claim, self._handler)
-        self._plan(claim, look_again=is_partial or len(claim.rows) >= limit)
-        return len(claim.rows) or (None if is_partial else 0)
+        found = await self.claim(limit)
+        self._hand_over(found.claim, self._handler)
+        self._plan(found)
+        return len(found.claim.rows) or (0 if found.is_all else None)
 
-    @property
-    def has_floor(self) -> bool:
-        """Whether the next claim passes over rows that earlier ones have seen."""
-        return self._floor is not None and self.runtime.clock() - self._floor_since <= FLOOR_AGE
+    def look_everywhere(self) -> None:
+        """The next claims go over the whole table."""
+        self._look.look_everywhere()
 
-    async def claim(self, limit: int) -> Claim:
+    async def claim(self, limit: int) -> Found:
         """Lease up to `limit` rows for this process."""
-        now = self.runtime.clock()
-        if not self.has_floor:
-            self._floor, self._floor_since = None, now
-        claim = await self._store.claim(
-            ClaimRequest(
-                owner=self._options.owner,
-                limit=limit,
-                lock_timeout=self._options.lock_timeout,
-                deadline=deadline_of(now, self._options.lock_timeout),
-                skip_recent=self._options.skip_recent,
-                floor=self._floor,
-            )
-        )
-        self._floor = claim.floor
-        return claim
+        return await self._look.claim(limit)
 
     def deliverable(self, claim: Claim) -> list[Claimed]:
-        """What of a claim may be delivered; the rest is settled as dead at once."""
-        good = []
+        """What of a claim may be delivered; the rest is settled as dead at once, and what that blocks is given back."""
+        good: list[Claimed] = []
+        blocked: set[OrderKey | None] = set()
         for row in claim.rows:
-            if isinstance(row, Undecodable):
-                log.error("%s cannot be decoded: %s", row.lease.key.event_id, error_text(row.error))
-                self._settler.add(Holding(row.lease), Dead(error_text(row.error), counted=False))
-            elif row.abandoned >= self._options.max_abandoned and not self._has_last_resort(row):
-                self._settler.add(Holding(row.lease, row), Dead(worker_lost(row.abandoned), counted=False))
-            else:
+            if row.order_key is not None and row.order_key in blocked:
+                self._settler.add(holding_of(row), RELEASE)
+            elif (death := self._death_of(row)) is not None:
+                self._settler.add(holding_of(row), death)
+                if self._options.rule.blocks:
+                    blocked.add(row.order_key)
+            elif isinstance(row, Claimed):
                 good.append(row)
         return good
+
+    def _death_of(self, row: Claimed | Undecodable) -> Dead | None:
+        if isinstance(row, Undecodable):
+            log.error("%s cannot be decoded: %s", row.lease.key.event_id, error_text(row.error))
+            return Dead(error_text(row.error), counted=False)
+        if row.abandoned >= self._options.max_abandoned and not self._has_last_resort(row):
+            return Dead(worker_lost(row.abandoned), counted=False)
+        return None
 
     def _has_last_resort(self, row: Claimed) -> bool:
         """Whether a fallback may still take an event that has killed its handlers; but not once it killed that too."""
@@ -212,14 +224,16 @@ class OutboxPoller(Service):
         finally:
             # No room after all, or closing: what was not taken is free for anybody at once.
             for left in rows[taken:]:
-                self._settler.add(Holding(left.lease, left), RELEASE)
+                self._settler.add(holding_of(left), RELEASE)
 
-    def _plan(self, claim: Claim, *, look_again: bool) -> None:
+    def _plan(self, found: Found) -> None:
         """Set the next look by what this one saw, and tell the gauges."""
+        claim = found.claim
         ages = [row.age for row in claim.rows if isinstance(row, Claimed)]
         self._meter.record("oldest_lag_ms", round(max(ages).total_seconds() * 1000) if ages else 0)
-        if look_again:
-            self.wake()
+        self._pace.after(len(claim.rows))
+        if not found.is_all:
+            self.go_on()
         elif claim.next_due is not None:
             self.due_in(claim.next_due)
         self._follow_expected(claim)
@@ -227,11 +241,11 @@ class OutboxPoller(Service):
     def _follow_expected(self, claim: Claim) -> None:
         with self.monitor:
             self._expected.difference_update(row.lease.key.event_id for row in claim.rows)
-            if not self._expected:
-                return
             self._expected_after *= 2
-            if self._expected_after >= self._options.interval.total_seconds():
+            if self._expected and self._expected_after >= self._options.interval.total_seconds():
                 self._expected.clear()
+            if not self._expected:
+                self._expected_keys.clear()
                 return
             after = self._expected_after
-        self.due_in(after)
+        self._look_for_expected(after)

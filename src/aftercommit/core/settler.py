@@ -11,6 +11,7 @@ from aftercommit.claims import RowKey, Settlement
 from aftercommit.core.held import Held, Holding
 from aftercommit.core.meter import Meter
 from aftercommit.core.service import FIRST_PAUSE, Service
+from aftercommit.order import OrderKey
 from aftercommit.outcome import Dead, Defer, Done, Outcome, Release, Retry
 from aftercommit.ports import EventStore, Runtime
 from aftercommit.redact import error_text, traceback_text
@@ -64,14 +65,20 @@ class Settler(Service):
         meter: Meter,
         *,
         capacity: int,
-        on_due: Callable[[float], None],
+        on_due: Callable[[float, OrderKey | None], None],
+        on_lost: Callable[[OrderKey], None] = lambda _: None,
+        blocks: bool = False,
     ) -> None:
+        """`on_due` hears in how many seconds a row is due again; `on_lost` of keys that are another's now. `blocks`:
+        a dead event holds back its key."""
         super().__init__(runtime, "aftercommit-settler")
         self._store = store
         self._held = held
         self._meter = meter
         self._capacity = capacity
         self._on_due = on_due
+        self._on_lost = on_lost
+        self._blocks = blocks
         self._pending: list[Unsettled] = []
         self._flushing = 0
         self._lets_all_pass = False
@@ -236,15 +243,25 @@ class Settler(Service):
                     entry.holding,
                     _name(entry.outcome),
                 )
+                if entry.holding.order_key is not None:
+                    self._on_lost(entry.holding.order_key)
         for name, times in counts.items():
             self._meter.count(name, times)
 
     def _announce(self, entry: Unsettled) -> None:
+        key = entry.holding.order_key
         match entry.outcome:
             case Retry(delay) | Defer(delay):
-                self._on_due(delay.total_seconds())
+                self._on_due(delay.total_seconds(), key)
             case Release():
-                self._on_due(0.0)
+                self._on_due(0.0, key)
+            case Dead(error) if self._blocks and key is not None:
+                log.error(
+                    "%s is DEAD, and its key %s stands still until it is replayed or discarded: %s",
+                    entry.holding,
+                    key.key,
+                    error,
+                )
             case Dead(error):
                 log.error("%s is DEAD: %s", entry.holding, error)
             case Done():

@@ -22,9 +22,10 @@ _REPLAYED_AT_ONCE: Final = 100
 class DeadEvents:
     """The dead letters. A replayed event is NEW again, with all its attempts."""
 
-    def __init__(self, records: Records, *, on_replay: Callable[[], None]) -> None:
+    def __init__(self, records: Records, *, on_change: Callable[[], None]) -> None:
+        """`on_change`: something may be delivered that could not be before."""
         self._records = records
-        self._on_replay = on_replay
+        self._on_change = on_change
 
     async def query(
         self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None, limit: int = 100
@@ -37,7 +38,7 @@ class DeadEvents:
     async def replay(self, event_id: str, *, handler_id: str | None = None) -> bool:
         replayed = await self._records.replay(event_id, handler_id)
         if replayed:
-            self._on_replay()
+            self._on_change()
         return replayed > 0
 
     async def replay_all(
@@ -57,11 +58,14 @@ class DeadEvents:
                 break
             position = last
         if total:
-            self._on_replay()
+            self._on_change()
         return total
 
     async def discard(self, event_id: str, *, handler_id: str | None = None, reason: str = "") -> bool:
-        return await self._records.discard(event_id, handler_id, reason) > 0
+        discarded = await self._records.discard(event_id, handler_id, reason)
+        if discarded:
+            self._on_change()  # a key may have stood still behind it
+        return discarded > 0
 
 
 class Purge(Service):

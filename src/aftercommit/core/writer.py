@@ -16,7 +16,7 @@ from aftercommit.event import EventEnvelope
 from aftercommit.hooks import WriterHook
 from aftercommit.ports import EventStore, Runtime, TxContext
 from aftercommit.redact import error_text
-from aftercommit.rules.partitions import partition_of
+from aftercommit.rules.partitions import order_key_of
 
 log = logging.getLogger("aftercommit.writer")
 
@@ -155,8 +155,7 @@ class OutboxWriter:
 
     def _row(self, draft: Draft) -> NewEvent:
         event, handler_id, is_hot = draft
-        key = event.key
-        partition = partition_of(event.event_id if key is None else key)
+        partition = order_key_of(event).partition
         if is_hot and self._hot_path is not None:
             return NewEvent(event, partition, self._hot_path.owner, self._hot_path.lock_timeout, handler_id)
         return NewEvent(event, partition, handler_id=handler_id)

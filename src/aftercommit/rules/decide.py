@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 
 from aftercommit.errors import UndecodablePayload, UndecodableRow, UnroutableEvent
+from aftercommit.order import KeyRule
 from aftercommit.outcome import (
     DONE,
     Dead,
     DeadLetter,
     Defer,
     Discard,
+    Done,
     Ok,
     Outcome,
     Raised,
@@ -70,6 +72,19 @@ def decide_unroutable(*, age: timedelta, grace: timedelta | None, again: timedel
     if grace is None or max(age, timedelta(0)) < grace:
         return Defer(again)
     return Dead(error_text(error), counted=False)
+
+
+def goes_on(outcome: Outcome, rule: KeyRule) -> bool:
+    """Whether the next event of a key may follow in order upon this outcome."""
+    match outcome:
+        case Done():
+            return True
+        case Dead():
+            return not rule.blocks
+        case Retry() | Defer():
+            return not rule.stops
+        case Release():
+            return False
 
 
 def worker_lost(times: int) -> str:

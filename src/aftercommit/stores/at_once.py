@@ -7,7 +7,9 @@ from typing import Any
 
 from aftercommit.claims import ClaimRequest, RowKey
 from aftercommit.execution import Executor, Tx
+from aftercommit.order import HeadsRequest, KeyClaimRequest
 from aftercommit.stores.rows import HeldRow
+from aftercommit.stores.runs import heads_at_once
 from aftercommit.stores.statements import Dialect, Statement, Statements
 
 #: Outcomes of one kind, by the statement that writes them.
@@ -33,6 +35,13 @@ class AtOnce:
             if not rows:
                 raise
             return rows, None  # they are leased by now, and must not be lost to a look at what comes later
+
+    async def heads(self, request: HeadsRequest) -> list[Any]:
+        return await heads_at_once(request, self._executor, self._sql, self._dialect)
+
+    async def claim_keys(self, _: KeyClaimRequest, values: Mapping[str, object]) -> list[Any]:
+        claim = self._sql["claim_keys"]
+        return await self._executor.fetch(claim.sql, claim.bind(**values))
 
     async def _next_due(self) -> float | None:
         micros = (await self._executor.fetch(self._sql["next_due"].sql, writes=False))[0][0]

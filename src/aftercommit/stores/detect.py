@@ -11,6 +11,7 @@ from typing import Any, Final
 from aftercommit.errors import InvalidOption, OutboxError, UnknownStore
 from aftercommit.execution import Colour
 from aftercommit.stores.engines import is_engine
+from aftercommit.stores.schema import UNORDERED, Order
 from aftercommit.stores.sqlite.target import sqlite_from_connection, sqlite_from_url
 
 #: Makes a store of the wanted colour from a target and the store's options.
@@ -124,6 +125,13 @@ def _unknown(target: object) -> UnknownStore:
 
 def _refuse_options(store: object, options: dict[str, Any]) -> None:
     """A ready store has its table already; options about it would be passed over in silence."""
+    own: Order = getattr(store, "order", UNORDERED)
+    wanted = Order(options.pop("ordered", UNORDERED.ordered), options.pop("on_dead", UNORDERED.on_dead))
+    if own != wanted:
+        raise InvalidOption(
+            f"the outbox has {wanted}, the ready store {type(store).__name__} has {own}",
+            fix=f"give {own} to the outbox, or {wanted} to the store",
+        )
     for name, value in options.items():
         if value != _PLAIN.get(name):
             raise InvalidOption(

@@ -51,6 +51,13 @@ class EngineSource:
             lent.invalidate()
         lent.close()
 
+    def apart(self) -> Any:
+        """As the engine opens one, but not out of its pool: it may be small."""
+        lent = self._engine.pool.recreate().connect()
+        connection = lent.driver_connection
+        lent.detach()
+        return connection
+
     def check(self) -> None:
         """One was dead, so others may be. Those in use are not touched."""
         self._engine.dispose()
@@ -89,6 +96,15 @@ class AsyncEngineSource:
         if self._is_dead(connection):
             await lent.invalidate()
         await lent.close()
+
+    async def apart(self) -> Any:
+        """As the engine opens one, but not out of its pool: it may be small."""
+        from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415  (whoever has an engine has it)
+
+        lent = await greenlet_spawn(self._engine.pool.recreate().connect)
+        connection = lent.driver_connection
+        lent.detach()
+        return connection
 
     async def check(self) -> None:
         """One was dead, so others may be. Those in use are not touched."""

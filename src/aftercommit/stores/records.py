@@ -9,6 +9,7 @@ from typing import Any
 from aftercommit.claims import Backlog, DeadEvent, DeadFilter
 from aftercommit.event import EventStatus
 from aftercommit.execution import Executor
+from aftercommit.order import BlockedKey
 from aftercommit.redact import storable
 from aftercommit.stores.at_once import AtOnce
 from aftercommit.stores.in_steps import InSteps
@@ -66,6 +67,10 @@ class SqlRecords:
     async def backlog(self) -> Backlog:
         new, retry, dead, leased, oldest = (await self._read("backlog", {}))[0]
         return Backlog(new, retry, dead, leased, timedelta(microseconds=max(0, oldest)))
+
+    async def blocked(self, limit: int) -> list[BlockedKey]:
+        rows = await self._read("blocked", {"limit": limit})
+        return [BlockedKey(*row[:-1], error=row[-1] or "") for row in rows]
 
     async def _read(self, name: str, values: Mapping[str, object]) -> list[Any]:
         statement = self._sql[name]

@@ -12,6 +12,7 @@ from aftercommit.claims import Claimed, ClaimRequest, DeadEvent, Lease, NewEvent
 from aftercommit.codec import decode_headers, encode_headers
 from aftercommit.errors import UndecodableRow
 from aftercommit.event import EventEnvelope
+from aftercommit.order import KeyClaimRequest, OrderKey
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -85,6 +86,8 @@ def insert_values(new: NewEvent, times: Times) -> dict[str, object]:
 
 #: Where the rows of a claim have them.
 POSITION: Final = 0
+EVENT_ID: Final = 1
+EVENT_KEY: Final = 7
 AVAILABLE_AT: Final = 18
 NOW: Final = 22
 
@@ -111,7 +114,13 @@ def as_group(values: Sequence[object]) -> str:
     return msgspec.json.encode(values).decode()
 
 
-def claimed_of(row: Sequence[Any], request: ClaimRequest, times: Times, now: datetime) -> Claimed | Undecodable:
+def claimed_of(
+    row: Sequence[Any],
+    request: ClaimRequest | KeyClaimRequest,
+    times: Times,
+    now: datetime,
+    order_key: OrderKey | None = None,
+) -> Claimed | Undecodable:
     """A row that a claim saw at `now`, under the lease that the claim gives it."""
     (
         position, event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, event_key,
@@ -147,9 +156,10 @@ def claimed_of(row: Sequence[Any], request: ClaimRequest, times: Times, now: dat
             done_handlers=_done_handlers(done_handlers),
             is_suspect=bool(is_takeover) or abandoned > 0,
             age=now - born,
+            order_key=order_key,
         )
     except (UndecodableRow, TypeError, OverflowError) as error:
-        return Undecodable(lease, error)
+        return Undecodable(lease, error, order_key)
 
 
 def _done_handlers(text: str | None) -> tuple[str, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from itertools import takewhile
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 from aftercommit.errors import SchemaMismatch
@@ -17,15 +18,44 @@ from aftercommit.stores.statements import Migration, Statements
 #: The oldest schema, and the oldest code, that go together with this release.
 OLDEST_CODE: Final = 1
 
+#: The oldest code that knows of order.
+_OLDEST_WITH_ORDER: Final = 2
+
+
+class Order(NamedTuple):
+    """What all processes agree on about the order of a table's events. As it is where a table does not say it."""
+
+    ordered: bool = False
+    on_dead: str = "block"
+
+    @classmethod
+    def kept(cls, settings: Mapping[str, str]) -> Order:
+        plain = cls()
+        return cls(settings.get("ordered") == "1", settings.get("on_dead", plain.on_dead))
+
+    def facts(self) -> dict[str, str]:
+        oldest = _OLDEST_WITH_ORDER if self.ordered else OLDEST_CODE
+        return {"ordered": str(int(self.ordered)), "on_dead": self.on_dead, "oldest_code": str(oldest)}
+
+    def __str__(self) -> str:
+        return f"ordered={self.ordered}, on_dead={self.on_dead!r}"
+
+
+#: As it is by default.
+UNORDERED: Final = Order()
+
 
 class Schema:
     """The schema of one outbox. `ensure` looks once and remembers."""
 
-    def __init__(self, executor: Executor, statements: Statements, names: TableNames, *, creates: bool) -> None:
+    def __init__(
+        self, executor: Executor, statements: Statements, names: TableNames, *, creates: bool, order: Order = UNORDERED
+    ) -> None:
         self._executor = executor
         self._sql = statements
         self._names = names
         self._creates = creates
+        self._order = order
         self._migrations = statements.migrations()
         #: The schema that this release writes: the number of the last migration.
         self.version = self._migrations[-1].number
@@ -37,17 +67,28 @@ class Schema:
         if self.is_ready:
             return
         if self._creates:
-            await self.create()
-        else:
-            await self._check()
+            await self._upgrade()
+        await self._check()
         self.is_ready = True
 
     async def create(self) -> None:
-        """Bring the tables to this release's version, one process at a time."""
-        while (found := await self._executor.transact(self._version, writes=False)) < self.version:
-            await self._executor.transact(partial(self._migrate, is_new=found == 0))
+        """Bring the tables to this release's version, one process at a time, and to the order that is wanted here."""
+        await self._upgrade()
+        if Order.kept(await self._executor.transact(self._settings, writes=False)) != self._order:
+            await self._executor.transact(self._reorder)
         await self._check()
         self.is_ready = True
+
+    async def _upgrade(self) -> None:
+        while (found := await self._executor.transact(self._version, writes=False)) < self.version:
+            await self._executor.transact(partial(self._migrate, is_new=found == 0))
+
+    async def _reorder(self, tx: Tx) -> None:
+        await self._lock(tx, is_new=False)
+        try:
+            await self._set_all(tx, self._order.facts())
+        finally:
+            await self._optional(tx, "schema_unlock")
 
     async def _version(self, tx: Tx) -> int:
         return int((await self._settings(tx)).get("version", 0))
@@ -57,17 +98,14 @@ class Schema:
         would wait for ever for a change of the table that this one has made."""
         await self._lock(tx, is_new=is_new)
         try:
-            current = await self._version(tx)
+            settings = await self._settings(tx)
+            current = int(settings.get("version", 0))
             stretch = self._stretch(current)
             for migration in stretch:
                 await self._apply(tx, migration, is_new=current == 0)
-            if current == 0:
-                await self._set(tx, "store_id", str(uuid4()))
-                await self._set(tx, "partitions", str(PARTITION_COUNT))
-                await self._set(tx, "hash", HASH_NAME)
             if stretch:
-                await self._set(tx, "oldest_code", str(OLDEST_CODE))
-                await self._set(tx, "version", str(stretch[-1].number))
+                facts = _facts(self._order) if current == 0 else Order.kept(settings).facts()
+                await self._set_all(tx, {**facts, "version": str(stretch[-1].number)})
         finally:
             await self._optional(tx, "schema_unlock")
 
@@ -128,6 +166,11 @@ class Schema:
                 f"this release uses {ours[0]} by {ours[1]}",
                 fix="use the release that the table was made with",
             )
+        if (kept := Order.kept(settings)) != self._order:
+            raise SchemaMismatch(
+                f"{self._names.table} was made with {kept}, this outbox has {self._order}",
+                fix=f"give every process {kept}; or stop them all and call create_schema() of one that has {self._order}",
+            )
 
     async def _settings(self, tx: Tx) -> dict[str, str]:
         """Everything the schema table knows; empty when there is none."""
@@ -138,26 +181,26 @@ class Schema:
             return {}
         return {row[0]: row[1] for row in await tx.fetch(self._sql["settings"].sql)}
 
-    async def _set(self, tx: Tx, name: str, value: str) -> None:
+    async def _set_all(self, tx: Tx, facts: Mapping[str, str]) -> None:
         statement = self._sql["set_setting"]
-        await tx.execute(statement.sql, statement.bind(name=name, value=value))
+        for name, value in facts.items():
+            await tx.execute(statement.sql, statement.bind(name=name, value=value))
 
     def script(self) -> str:
         """All migrations as one script, with the facts that `ensure` looks for."""
-        return script_of(self._sql, self._names)
+        return script_of(self._sql, self._names, self._order)
 
 
-def script_of(sql: Statements, names: TableNames) -> str:
+def _facts(order: Order) -> dict[str, str]:
+    """What a new table keeps for ever, and its order."""
+    return {"store_id": str(uuid4()), "partitions": str(PARTITION_COUNT), "hash": HASH_NAME, **order.facts()}
+
+
+def script_of(sql: Statements, names: TableNames, order: Order = UNORDERED) -> str:
     """The whole schema for a table that is not there yet."""
     migrations = sql.migrations()
     statements = [each.replace(" CONCURRENTLY", "") for step in migrations for each in step.statements]
-    facts = {
-        "version": str(migrations[-1].number),
-        "oldest_code": str(OLDEST_CODE),
-        "store_id": str(uuid4()),
-        "partitions": str(PARTITION_COUNT),
-        "hash": HASH_NAME,
-    }
+    facts = {"version": str(migrations[-1].number), **_facts(order)}
     values = ",\n  ".join(f"('{name}', '{value}')" for name, value in facts.items())
     statements.append(f"INSERT INTO {names.qualified(names.side('schema'))} (name, value) VALUES\n  {values}")
     return ";\n\n".join(statements) + ";\n"

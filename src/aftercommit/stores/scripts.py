@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from aftercommit.errors import InvalidOption, UnknownStore
 from aftercommit.stores.identifiers import TableNames
-from aftercommit.stores.schema import script_of
+from aftercommit.stores.schema import Order, script_of
 from aftercommit.stores.statements import Dialect, Statements
 
 
-def schema_sql(database: str, *, table: str = "outbox_event", schema: str | None = None) -> str:
+def schema_sql(
+    database: str,
+    *,
+    table: str = "outbox_event",
+    schema: str | None = None,
+    ordered: bool = False,
+    on_dead: str = "block",
+) -> str:
     """The script that makes the tables of an outbox on a kind of database: "postgresql", "mysql", "sqlserver" …
+
+    The tables keep `ordered` and `on_dead`; every outbox that uses them has to have the same.
 
     >>> "CREATE TABLE" in schema_sql("PostgreSQL", schema="sales")
     True
@@ -18,7 +27,7 @@ def schema_sql(database: str, *, table: str = "outbox_event", schema: str | None
     if schema is not None and dialect.name == "SQLite":
         raise InvalidOption("schema was given, and SQLite has no schemas", fix="leave it out; use table=…")
     names = TableNames(table, schema, dialect.quotes)
-    return script_of(Statements(dialect, names), names)
+    return script_of(Statements(dialect, names), names, Order(ordered, on_dead))
 
 
 def _dialect_of(database: str) -> Dialect:

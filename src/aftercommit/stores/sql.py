@@ -10,14 +10,19 @@ from typing import Any, TypeVar
 from aftercommit.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
 from aftercommit.errors import InvalidOption, OutboxError
 from aftercommit.execution import Executor, OpenTransaction, Tx
+from aftercommit.order import Heads, HeadsRequest, KeyClaimRequest
 from aftercommit.outcome import Dead, Defer, Done, Release, Retry
+from aftercommit.ports import Wakeups
 from aftercommit.stores.at_once import AtOnce
 from aftercommit.stores.faults import explained
 from aftercommit.stores.identifiers import TableNames
 from aftercommit.stores.in_steps import InSteps
+from aftercommit.stores.membership import SqlMembership
 from aftercommit.stores.records import SqlRecords
 from aftercommit.stores.rows import (
     AVAILABLE_AT,
+    EVENT_ID,
+    EVENT_KEY,
     NOW,
     POSITION,
     HeldRow,
@@ -26,7 +31,8 @@ from aftercommit.stores.rows import (
     insert_values,
     to_micros,
 )
-from aftercommit.stores.schema import Schema
+from aftercommit.stores.runs import head_of, run_values
+from aftercommit.stores.schema import Order, Schema
 from aftercommit.stores.statements import Dialect, Statement, Statements
 
 T = TypeVar("T")
@@ -45,6 +51,9 @@ class SqlStore:
         schema: str | None = None,
         create_schema: bool = False,
         delete_completed: bool = False,
+        ordered: bool = False,
+        on_dead: str = "block",
+        beside: Executor | None = None,
     ) -> None:
         self.colour = executor.colour
         self.executor = executor
@@ -55,9 +64,14 @@ class SqlStore:
         self._sql = Statements(dialect, self.names)
         self._times = dialect.times
         self._done = self._sql["delete" if delete_completed else "done"]
-        self._changes = (AtOnce if dialect.returns_rows else InSteps)(executor, self._sql, dialect)
-        self._schema = Schema(executor, self._sql, self.names, creates=create_schema)
+        steps = dialect.steps or (AtOnce if dialect.returns_rows else InSteps)
+        self._changes = steps(executor, self._sql, dialect)
+        self.order = Order(ordered, on_dead)
+        self._schema = Schema(executor, self._sql, self.names, creates=create_schema, order=self.order)
         self.records = SqlRecords(executor, self._sql, self._times, self._changes, self._explained)
+        #: With connections of its own where that can be: a heartbeat must not wait for others to give theirs back.
+        self._beside = executor if beside is None else beside
+        self.membership = SqlMembership(self._beside, self._sql, self._times, self._explained)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.where})"
@@ -75,6 +89,11 @@ class SqlStore:
     def store_id_sql(self) -> str:
         """The question for it, on whichever connection."""
         return f"SELECT value FROM {self.names.qualified(self.names.side('schema'))} WHERE name = 'store_id'"  # noqa: S608
+
+    @property
+    def wakeups(self) -> Wakeups | None:
+        """A way to wake other processes, one for each who asks; None where the database has none."""
+        return None
 
     async def open(self) -> None:
         if not self._schema.is_ready:
@@ -114,8 +133,7 @@ class SqlStore:
             raise
 
     async def claim(self, request: ClaimRequest) -> Claim:
-        if not request.owner:
-            raise InvalidOption("a claim has no owner, so it would lease rows to nobody", fix="pass the owner's id")
+        _refuse_nobody(request.owner)
         rows, next_due = await self._explained(self._changes.claim(request, self._claim_values(request)))
         floor = None
         if len(rows) >= request.limit:
@@ -137,6 +155,33 @@ class SqlStore:
             "floor_at": floor[0],
             "floor_position": floor[1],
         }
+
+    async def heads(self, request: HeadsRequest) -> Heads:
+        if not request.partitions:
+            return Heads(())
+        heads = [head_of(row) for row in await self._explained(self._changes.heads(request))]
+        return Heads(heads, heads[-1].key if len(heads) >= request.limit else None)
+
+    async def claim_keys(self, request: KeyClaimRequest) -> Claim:
+        _refuse_nobody(request.owner)
+        if not request.keys:
+            return Claim(())
+        values = {
+            **run_values(request, self.dialect),
+            "owner": request.owner,
+            "lock_timeout": to_micros(request.lock_timeout),
+        }
+        rows = await self._explained(self._changes.claim_keys(request, values))
+        rows.sort(key=itemgetter(POSITION))
+        keys = {key.key: key for key in request.keys}
+        return Claim(
+            [
+                claimed_of(
+                    row, request, self._times, self._times.read(row[NOW]), keys.get(row[EVENT_KEY] or row[EVENT_ID])
+                )
+                for row in rows
+            ]
+        )
 
     async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
         groups: dict[Statement, list[HeldRow]] = {}
@@ -194,7 +239,16 @@ class SqlStore:
 
     async def close(self) -> None:
         await self.executor.close()
+        if self._beside is not self.executor:
+            await self._beside.close()
 
     def abandon(self) -> None:
         """In a forked child: leave the parent's connections alone."""
         self.executor.abandon()
+        if self._beside is not self.executor:
+            self._beside.abandon()
+
+
+def _refuse_nobody(owner: str) -> None:
+    if not owner:
+        raise InvalidOption("a claim has no owner, so it would lease rows to nobody", fix="pass the owner's id")

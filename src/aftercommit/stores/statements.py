@@ -55,6 +55,8 @@ class Dialect:
     quotes: tuple[str, str] = ('"', '"')
     #: Whether statements return the rows that they changed. Else they are looked for first, in one transaction.
     returns_rows: bool = False
+    #: Its own way to look and change, where it needs one.
+    steps: Callable[[Any, Any, Any], Any] | None = None
     #: Whether the claim looks for new rows and for retries apart, because one index cannot serve both in order.
     claims_by_status: bool = False
     #: How a column of values is bound as an array, where there are arrays. Else groups travel as one JSON text.
@@ -126,6 +128,8 @@ class Statements:
             "table": table,
             "table_name": names.quoted(names.table),
             "schema_table": names.qualified(names.side("schema")),
+            "instance_table": names.qualified(names.side("instance")),
+            "partition_table": names.qualified(names.side("partition")),
             "now": self._dialect.now,
             "held": self._dialect.held,
             "fence": (

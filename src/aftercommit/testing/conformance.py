@@ -5,7 +5,10 @@ from __future__ import annotations
 from aftercommit.testing.claiming import ClaimingContract
 from aftercommit.testing.fencing import FencingContract
 from aftercommit.testing.fidelity import FidelityContract
+from aftercommit.testing.fleet import FleetContract
+from aftercommit.testing.heads import HeadsContract
 from aftercommit.testing.naming import NamingContract
+from aftercommit.testing.ordering import OrderingContract
 from aftercommit.testing.purging import PurgingContract
 from aftercommit.testing.records import RecordsContract
 from aftercommit.testing.scheduling import SchedulingContract
@@ -22,8 +25,11 @@ class StoreConformance(
     SharingContract,
     SettlingContract,
     FencingContract,
+    HeadsContract,
+    OrderingContract,
     RecordsContract,
     PurgingContract,
+    FleetContract,
     NamingContract,
 ):
     """All of it. Inherit, bind `make_store`, `run`, `rows`, `change` and `now`, and let pytest collect the class.

@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Final
 
 from aftercommit.stores.rows import HELD_COLUMNS, HeldRow, as_group
+from aftercommit.stores.mysql.steps import MysqlSteps
 from aftercommit.stores.statements import Dialect
 
 #: Seven thousand years in microseconds: the longest delay that ends before the last day a DATETIME can hold.
@@ -48,4 +49,5 @@ DIALECT: Final = MysqlDialect(
     ),
     quotes=("`", "`"),
     claims_by_status=True,
+    steps=MysqlSteps,
 )

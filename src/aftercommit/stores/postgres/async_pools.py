@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import isawaitable
 from typing import Any
 
 import psycopg
@@ -9,9 +10,9 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from aftercommit.errors import StoreBusy
 from aftercommit.stores.kept import LARGEST, PATIENCE
-from aftercommit.stores.postgres.dialect import none_free, of_the_parent
+from aftercommit.stores.postgres.dialect import WHO_SERVES, none_free, of_the_parent
 from aftercommit.stores.postgres.per_loop import PerLoop
-from aftercommit.stores.postgres.pools import WHO_SERVES, settings
+from aftercommit.stores.postgres.pools import settings
 
 
 class OwnAsyncPool(PerLoop[AsyncConnectionPool[Any]]):
@@ -53,6 +54,9 @@ class OwnAsyncPool(PerLoop[AsyncConnectionPool[Any]]):
         else:
             await self._pool.putconn(connection)
 
+    async def apart(self) -> Any:
+        return await psycopg.AsyncConnection.connect(self._conninfo, **settings(is_direct=False))
+
     async def check(self) -> None:
         if self._pool is not None:
             await self._pool.check()
@@ -69,6 +73,12 @@ async def taken(pool: Any) -> Any:
         raise none_free(pool.timeout) from error
 
 
+async def _said(value: Any) -> Any:
+    """Parameters may be a function of either colour, because a password runs out."""
+    said = value() if callable(value) else value
+    return await said if isawaitable(said) else said
+
+
 class GivenAsyncPool:
     """The user's own pool. It is used and never closed."""
 
@@ -83,6 +93,13 @@ class GivenAsyncPool:
 
     async def give(self, connection: Any) -> None:
         await self._pool.putconn(connection)
+
+    async def apart(self) -> Any:
+        """As the pool opens one, but not out of it: it may be small."""
+        if self._is_parents:
+            raise of_the_parent()
+        conninfo, kwargs = await _said(self._pool.conninfo), await _said(self._pool.kwargs)
+        return await self._pool.connection_class.connect(conninfo, **(kwargs or {}))
 
     async def check(self) -> None:
         await self._pool.check()

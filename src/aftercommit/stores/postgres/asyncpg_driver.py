@@ -21,6 +21,7 @@ from aftercommit.stores.postgres.dialect import (
     refuse_rollback,
     rolled_back,
 )
+from aftercommit.stores.postgres.wakeups_asyncpg import AsyncpgEar
 from aftercommit.stores.retrying import retrying
 
 log = logging.getLogger("aftercommit.postgres")
@@ -37,6 +38,10 @@ class AsyncpgSource(Protocol):
     async def take(self) -> Any: ...
 
     async def give(self, connection: Any) -> None: ...
+
+    async def apart(self) -> Any:
+        """A new connection that is not counted and never given back."""
+        ...
 
     async def check(self) -> None:
         """A connection was found dead: idle ones may be, too."""
@@ -136,6 +141,9 @@ class AsyncpgExecutor:
         # What a pool lends stands for a connection, and is no subclass of it.
         is_ours = isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy)
         return AsyncpgTx(connection) if is_ours else None
+
+    async def ear(self) -> AsyncpgEar:
+        return AsyncpgEar(await self._source.apart())
 
     def fault_of(self, error: Exception) -> Fault:
         return fault_of(error)

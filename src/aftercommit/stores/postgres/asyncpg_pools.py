@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 
 from aftercommit.stores.kept import LARGEST, PATIENCE
-from aftercommit.stores.postgres.dialect import none_free, of_the_parent
+from aftercommit.stores.postgres.dialect import WHO_SERVES, none_free, of_the_parent
 from aftercommit.stores.postgres.per_loop import PerLoop
 
 
@@ -24,8 +24,7 @@ class OwnAsyncpgPool(PerLoop[Any]):
     async def opened(self) -> Any:
         first = await asyncpg.connect(self._dsn, statement_cache_size=0, timeout=PATIENCE)
         try:
-            # A pooler has told the client of another process than the one that really serves.
-            self.is_direct = await first.fetchval("SELECT pg_backend_pid()") == first.get_server_pid()
+            self.is_direct = await first.fetchval(WHO_SERVES) == first.get_server_pid()
         finally:
             await first.close()
         return await asyncpg.create_pool(
@@ -46,6 +45,9 @@ class OwnAsyncpgPool(PerLoop[Any]):
             await pool.release(connection)
         else:
             connection.terminate()  # of an earlier life
+
+    async def apart(self) -> Any:
+        return await asyncpg.connect(self._dsn, statement_cache_size=0, timeout=PATIENCE)
 
     async def check(self) -> None:
         if self._pool is not None:
@@ -83,6 +85,12 @@ class GivenAsyncpgPool:
 
     async def give(self, connection: Any) -> None:
         await self._pool.release(connection)
+
+    async def apart(self) -> Any:
+        """As the pool opens one, but not out of it: it may be small. There is no public name for that."""
+        if self._is_parents:
+            raise of_the_parent()
+        return await self._pool._get_new_connection()
 
     async def check(self) -> None:
         await self._pool.expire_connections()

@@ -69,6 +69,9 @@ ASYNCPG: Final = replace(PSYCOPG, marker=lambda number: f"${number}", array=list
 #: is gone) would keep its rows locked, and others would pass over them long after its leases have run out.
 BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '10s'"
 
+#: The process that really serves a session. A pooler has told the client of another one.
+WHO_SERVES: Final = "SELECT pg_backend_pid()"
+
 _FAULTS: Final = {
     "40001": Fault.CONFLICT,  # serialization_failure
     "40P01": Fault.CONFLICT,  # deadlock_detected

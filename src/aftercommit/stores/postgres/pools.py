@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -13,16 +13,12 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from aftercommit.errors import StoreBusy
 from aftercommit.stores.kept import LARGEST, PATIENCE, abandoned
-from aftercommit.stores.postgres.dialect import none_free, of_the_parent
+from aftercommit.stores.postgres.dialect import WHO_SERVES, none_free, of_the_parent
 
 
 def settings(*, is_direct: bool) -> dict[str, Any]:
     """Behind a pooler nothing is prepared: another session would not know it. Else an INSERT gains half its time."""
     return {"autocommit": True, "prepare_threshold": 2 if is_direct else None}
-
-
-#: The process that really serves a session. A pooler has told the client of another one.
-WHO_SERVES: Final = "SELECT pg_backend_pid()"
 
 
 class OwnPool:
@@ -69,6 +65,9 @@ class OwnPool:
         else:
             self._pool.putconn(connection)
 
+    def apart(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self._conninfo, **settings(is_direct=False))
+
     def check(self) -> None:
         if self._pool is not None:
             self._pool.check()
@@ -107,6 +106,16 @@ class GivenPool:
     def give(self, connection: psycopg.Connection[Any]) -> None:
         self._pool.putconn(connection)
 
+    def apart(self) -> psycopg.Connection[Any]:
+        """As the pool opens one, but not out of it: it may be small."""
+        if self._is_parents:
+            raise of_the_parent()
+        pool: Any = self._pool  # whose parameters may be functions, from psycopg_pool 3.3 on
+        conninfo = pool.conninfo() if callable(pool.conninfo) else pool.conninfo
+        kwargs = pool.kwargs() if callable(pool.kwargs) else pool.kwargs
+        connection: psycopg.Connection[Any] = pool.connection_class.connect(conninfo, **(kwargs or {}))
+        return connection
+
     def check(self) -> None:
         self._pool.check()
 
@@ -138,6 +147,9 @@ class Opened:
             self._idle.append(connection)
         else:
             connection.close()
+
+    def apart(self) -> psycopg.Connection[Any]:
+        return self._connect()
 
     def check(self) -> None:
         while self._idle:

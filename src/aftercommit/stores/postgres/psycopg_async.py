@@ -18,6 +18,7 @@ from aftercommit.stores.control import refuse_transaction_control
 from aftercommit.stores.postgres.dialect import BEGIN, refuse_old_server, rolled_back
 from aftercommit.stores.postgres.faults import fault_of, has_ended
 from aftercommit.stores.postgres.per_loop import cancellations, heard, not_heard
+from aftercommit.stores.postgres.wakeups_psycopg_async import AsyncPsycopgEar
 from aftercommit.stores.retrying import retrying
 
 log = logging.getLogger("aftercommit.postgres")
@@ -34,6 +35,10 @@ class AsyncSource(Protocol):
     async def take(self) -> Connection: ...
 
     async def give(self, connection: Connection) -> None: ...
+
+    async def apart(self) -> Connection:
+        """A new connection that is not counted and never given back."""
+        ...
 
     async def check(self) -> None:
         """A connection was found dead: look whether idle ones are, too."""
@@ -114,6 +119,9 @@ class AsyncPsycopgExecutor:
 
     def adopt(self, connection: object) -> AsyncPsycopgTx | None:
         return AsyncPsycopgTx(connection) if isinstance(connection, psycopg.AsyncConnection) else None
+
+    async def ear(self) -> AsyncPsycopgEar:
+        return AsyncPsycopgEar(await self._source.apart())
 
     def fault_of(self, error: Exception) -> Fault:
         return fault_of(error)

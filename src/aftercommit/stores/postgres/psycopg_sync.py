@@ -18,6 +18,7 @@ from aftercommit.redact import error_text
 from aftercommit.stores.control import refuse_transaction_control
 from aftercommit.stores.postgres.dialect import BEGIN, refuse_old_server, rolled_back
 from aftercommit.stores.postgres.faults import fault_of, has_ended
+from aftercommit.stores.postgres.wakeups_psycopg import PsycopgEar
 from aftercommit.stores.retrying import retrying
 
 log = logging.getLogger("aftercommit.postgres")
@@ -33,6 +34,10 @@ class Source(Protocol):
     def take(self) -> Connection: ...
 
     def give(self, connection: Connection) -> None: ...
+
+    def apart(self) -> Connection:
+        """A new connection that is not counted and never given back."""
+        ...
 
     def check(self) -> None:
         """A connection was found dead: look whether idle ones are, too."""
@@ -112,6 +117,9 @@ class PsycopgExecutor:
 
     def adopt(self, connection: object) -> PsycopgTx | None:
         return PsycopgTx(connection) if isinstance(connection, psycopg.Connection) else None
+
+    async def ear(self) -> PsycopgEar:
+        return PsycopgEar(self._source.apart())
 
     def fault_of(self, error: Exception) -> Fault:
         return fault_of(error)

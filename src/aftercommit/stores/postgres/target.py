@@ -7,13 +7,35 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from aftercommit.errors import MissingDriver, UnknownStore
-from aftercommit.execution import Colour, Executor
+from aftercommit.execution import Colour
 from aftercommit.stores.postgres.dialect import ASYNCPG, PSYCOPG
+from aftercommit.stores.postgres.wakeups import ListeningExecutor, PostgresWakeups
 from aftercommit.stores.sql import SqlStore
+from aftercommit.stores.statements import Dialect
 
 
 class PostgresStore(SqlStore):
     """Events in a PostgreSQL table."""
+
+    executor: ListeningExecutor
+
+    def __init__(self, executor: ListeningExecutor, dialect: Dialect, **options: Any) -> None:
+        super().__init__(executor, dialect, **options)
+        self._listening: set[PostgresWakeups] = set()
+
+    @property
+    def wakeups(self) -> PostgresWakeups:
+        return PostgresWakeups(self.executor, self._beside, self._sql, self.names, self._listening)
+
+    async def close(self) -> None:
+        for each in list(self._listening):
+            await each.close()
+        await super().close()
+
+    def abandon(self) -> None:
+        for each in list(self._listening):
+            each.abandon()
+        super().abandon()
 
 
 def postgres_from_url(url: str, colour: Colour, **options: Any) -> PostgresStore:
@@ -55,10 +77,11 @@ def _unreadable() -> UnknownStore:
 
 
 def _over_psycopg(url: str, where: str, colour: Colour, options: dict[str, Any]) -> PostgresStore:
-    return PostgresStore(_psycopg_executor(url, colour), PSYCOPG, where=where, **options)
+    executor, beside = _psycopg_executor(url, colour), _psycopg_executor(url, colour)
+    return PostgresStore(executor, PSYCOPG, where=where, beside=beside, **options)
 
 
-def _psycopg_executor(conninfo: str, colour: Colour) -> Executor:
+def _psycopg_executor(conninfo: str, colour: Colour) -> ListeningExecutor:
     try:
         from psycopg import ProgrammingError
         from psycopg.conninfo import conninfo_to_dict
@@ -87,7 +110,8 @@ def _over_asyncpg(url: str, where: str, options: dict[str, Any]) -> PostgresStor
         from aftercommit.stores.postgres.asyncpg_pools import OwnAsyncpgPool
     except ImportError as error:
         raise MissingDriver(f"asyncpg is not installed ({error})", fix='pip install "aftercommit[asyncpg]"') from error
-    return PostgresStore(AsyncpgExecutor(OwnAsyncpgPool(url)), ASYNCPG, where=where, **options)
+    executor, beside = AsyncpgExecutor(OwnAsyncpgPool(url)), AsyncpgExecutor(OwnAsyncpgPool(url))
+    return PostgresStore(executor, ASYNCPG, where=where, beside=beside, **options)
 
 
 def postgres_from_pool(pool: Any, _: Colour, **options: Any) -> PostgresStore:

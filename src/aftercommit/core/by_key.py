@@ -1,0 +1,96 @@
+"""How the poller looks where order is kept: at the keys that were called, and in rounds over all the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Final
+
+from aftercommit.claims import Claim
+from aftercommit.core.calls import Calls
+from aftercommit.core.keeper import deadline_of
+from aftercommit.core.looking import Found, PollerOptions
+from aftercommit.order import Head, HeadsRequest, HeadState, KeyClaimRequest, OrderKey
+from aftercommit.ports import OrderedStore, Runtime
+from aftercommit.rules.sweep import Sweep
+
+#: Heads that one look of a round passes by at most.
+PROBES: Final = 500
+
+_NOTHING: Final = Claim(())
+
+
+class LookByKey:
+    """Claims runs of keys. A called key costs one probe, whatever else is in the table."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: OrderedStore,
+        calls: Calls,
+        options: PollerOptions,
+        *,
+        owned: Callable[[], Collection[int]],
+    ) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._calls = calls
+        self._options = options
+        self._owned = owned
+        self._sweep = Sweep()
+        self._begins_round = True
+        #: What falls due after the next round is found by that round.
+        self._horizon = 2 * (options.max_interval or options.interval).total_seconds()
+
+    def look_everywhere(self) -> None:
+        self._begins_round = True
+
+    def expect(self, keys: Collection[OrderKey], after: float) -> None:
+        self._calls.add(keys, after=after)
+
+    async def claim(self, limit: int) -> Found:
+        owned = self._owned()
+        if self._begins_round:
+            self._begins_round = False
+            self._sweep.begin(owned)
+        if self._calls.ready < limit and not self._sweep.is_over:
+            await self._walk()  # a piece of the round with every claim, so that calls cannot hold it up
+        while not self._calls.ready and not self._sweep.is_over:
+            await self._walk()
+        keys = self._calls.take(limit, owned)
+        claim = await self._claim(keys, limit) if keys else _NOTHING
+        return Found(claim, is_all=self._sweep.is_over and not self._calls.ready)
+
+    async def _walk(self) -> None:
+        """One piece of the round: call what is ready, now, and what will be before the next round, then."""
+        stretch = self._sweep.stretch()
+        found = await self._store.heads(HeadsRequest(stretch.partitions, PROBES, self._options.rule, stretch.after))
+        self._sweep.passed(stretch, found.after)
+        self._calls.add([head.key for head in found.heads if head.state is HeadState.READY])
+        for head in found.heads:
+            if self._is_worth_waiting(head):
+                self._calls.add([head.key], after=head.wait)
+
+    def _is_worth_waiting(self, head: Head) -> bool:
+        return head.state in (HeadState.LATER, HeadState.LEASED) and head.wait < self._horizon
+
+    async def _claim(self, keys: list[OrderKey], limit: int) -> Claim:
+        """The rows of few keys in long runs, of many keys in short ones: about as many in all."""
+        run = max(1, limit // len(keys))
+        request = KeyClaimRequest(
+            owner=self._options.owner,
+            keys=keys,
+            run=run,
+            lock_timeout=self._options.lock_timeout,
+            deadline=deadline_of(self._runtime.clock(), self._options.lock_timeout),
+            rule=self._options.rule,
+        )
+        try:
+            claim = await self._store.claim_keys(request)
+        except BaseException:
+            self._calls.add(keys)
+            raise
+        lengths = Counter(row.order_key for row in claim.rows)
+        # A full run has more behind it; it is looked at again once these are out of memory.
+        self._calls.add([key for key in keys if lengths[key] >= run])
+        return claim

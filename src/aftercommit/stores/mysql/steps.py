@@ -1,0 +1,105 @@
+"""How MySQL and MariaDB look for keys. There a statement can neither go from key to key nor take the first rows of each
+of many keys by index; several statements can, and one with an arm for each key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, takewhile
+from operator import itemgetter
+from typing import Any, Final
+
+from aftercommit.execution import Tx
+from aftercommit.order import HeadsRequest, KeyClaimRequest, KeyRule, OrderKey
+from aftercommit.stores.in_steps import InSteps
+from aftercommit.stores.runs import REACH, Candidate, rest_of
+from aftercommit.stores.statements import Statement
+
+#: How many rows a walk reads at a time. Short keys come by the page; of a long one no more is read than this.
+_PAGE: Final = 100
+
+#: How many keys are asked for in one statement.
+_ARMS: Final = 100
+
+#: A list that is not empty must be given, and there is no such partition.
+_NONE: Final = (-1,)
+
+
+class MysqlSteps(InSteps):
+    """Walks by the page, and asks for the fronts of keys one by one in one statement."""
+
+    async def heads(self, request: HeadsRequest) -> list[Any]:
+        heads: list[Any] = []
+        partitions, after = rest_of(request)
+        while partitions and len(heads) < request.limit:
+            stretch = _ascending(partitions)
+            page = await self._page(stretch, after, request.rule)
+            heads += page
+            if sum(head[-1] for head in page) < _PAGE:
+                partitions, after = partitions[len(stretch) :], ""
+            else:
+                partitions, after = partitions[partitions.index(page[-1][0]) :], page[-1][1]
+        heads = [head[:-1] for head in heads[: request.limit]]
+        return heads if request.rule.stops else await self._with_waits(heads, request.rule)
+
+    async def _page(self, partitions: Sequence[int], after: str, rule: KeyRule) -> list[Any]:
+        statement = self._sql["heads"]
+        values = statement.bind(
+            first=partitions[0], after_key=after, others=tuple(partitions[1:]) or _NONE, rows=_PAGE, blocks=rule.blocks
+        )
+        return await self._executor.fetch(statement.sql, values, writes=False)
+
+    async def _with_waits(self, heads: list[Any], rule: KeyRule) -> list[Any]:
+        """Where rows that are not due are passed over, all that lies in front counts, and not the head alone."""
+        keys = [OrderKey(head[0], head[1]) for head in heads]
+        waits = dict[int, Any]()
+        for sql, values in _arms(self._sql["waits"], keys, rows=REACH, blocks=rule.blocks):
+            waits |= {row[0]: row[1:] for row in await self._executor.fetch(sql, values, writes=False)}
+        return [
+            (*head[:3], *waits[number]) if waits[number][1] is not None else head for number, head in enumerate(heads)
+        ]
+
+    async def _candidates(self, tx: Tx, request: KeyClaimRequest) -> list[Candidate]:
+        rows, rule = list[Any](), request.rule
+        for sql, values in _arms(self._sql["run_front"], request.keys, rows=request.run if rule.stops else REACH):
+            rows += await tx.fetch(sql, values)
+        rows.sort(key=itemgetter(0, 1))
+        run_of = _prefix if rule.stops else _passing_over
+        return [
+            each
+            for _, front in groupby(rows, key=itemgetter(0))
+            for each in run_of([row for row in front if not rule.blocks or row[5] is None or row[1] < row[5]], request.run)
+        ]
+
+
+def _ascending(partitions: Sequence[int]) -> Sequence[int]:
+    """As many of them as one statement finds in this order."""
+    ends = (number for number in range(1, len(partitions)) if partitions[number] <= partitions[number - 1])
+    return partitions[: next(ends, len(partitions))]
+
+
+def _arms(
+    statement: Statement, keys: Sequence[OrderKey], **values: object
+) -> Iterator[tuple[str, list[object]]]:
+    """Statements with an arm for each key, and their values."""
+    for start in range(0, len(keys), _ARMS):
+        some = list(enumerate(keys))[start : start + _ARMS]
+        bound = (statement.bind(number=number, partition=key.partition, key=key.key, **values) for number, key in some)
+        yield " UNION ALL ".join([statement.sql] * len(some)), [value for arm in bound for value in arm]
+
+
+def _prefix(front: Iterable[Any], run: int) -> Iterator[Candidate]:
+    """What is due and free, up to the first row that is not."""
+    return (_candidate(row) for row in takewhile(lambda row: row[2] and not row[3], front))
+
+
+def _passing_over(front: Sequence[Any], run: int) -> Iterator[Candidate]:
+    """Up to the last row of the run, with those that are not due; nothing when somebody is at the key."""
+    if any(row[3] for row in front):
+        return iter(())
+    due = [number for number, row in enumerate(front) if row[2]][:run]
+    return (_candidate(row) for row in (front[: due[-1] + 1] if due else ()))
+
+
+def _candidate(row: Any) -> Candidate:
+    number, position, is_due, _, epoch, _ = row
+    return Candidate(number, position, bool(is_due), epoch)

@@ -1,0 +1,70 @@
+-- Lease the run of each key: its unbroken prefix of rows that are due and free. They are listed as one snapshot has them,
+-- then locked; whatever changed since, or is locked by somebody else, ends the run, and nothing behind it is leased.
+-- Where rows that are not due are passed over, these are locked too, and get a new epoch: another claimer for whom one
+-- of them has fallen due meanwhile has seen the old one, and leases nothing beside us. A lock may fall on a newer version
+-- of a row than the snapshot has; the place tells.
+WITH listed AS MATERIALIZED (
+  SELECT asked.number, first.place, first.position, first.lease_epoch, first.is_due
+  FROM unnest(:partitions::smallint[], :keys::text[]) WITH ORDINALITY AS asked (partition_no, order_key, number)
+  LEFT JOIN LATERAL (
+    SELECT position
+    FROM {table}
+    WHERE status >= 3 AND partition_no = asked.partition_no AND coalesce(event_key, event_id) = asked.order_key
+    ORDER BY position
+    LIMIT 1
+  ) AS dead ON :blocks::boolean
+  CROSS JOIN LATERAL (
+    SELECT place, position, lease_epoch, is_due,
+      bool_and(is_due AND NOT is_leased) OVER so_far AS is_unbroken,
+      bool_or(is_leased) OVER () AS is_held,
+      count(*) FILTER (WHERE is_due) OVER so_far - is_due::integer AS due_before,
+      count(*) FILTER (WHERE is_due) OVER () AS due
+    FROM (
+      SELECT ctid AS place, position, lease_epoch, available_at <= {now} AS is_due,
+        coalesce(locked_by IS NOT NULL AND lease_until > {now}, false) AS is_leased
+      FROM {table}
+      WHERE status NOT IN (1, 3)
+        AND partition_no = asked.partition_no
+        AND coalesce(event_key, event_id) = asked.order_key
+        AND position < coalesce(dead.position, 9223372036854775807)
+      ORDER BY position
+      LIMIT CASE WHEN :stops::boolean THEN :run::bigint ELSE :reach::bigint END
+    ) AS unfinished
+    WINDOW so_far AS (ORDER BY position)
+  ) AS first
+  WHERE CASE WHEN :stops::boolean THEN is_unbroken ELSE NOT is_held AND due_before < least(:run::bigint, due) END
+),
+locked AS MATERIALIZED (
+  SELECT row.place, row.locked_by, listed.is_due,
+    bool_and(row.place IS NOT NULL) OVER (PARTITION BY listed.number ORDER BY listed.position) AS is_unbroken,
+    bool_and(row.place IS NOT NULL) OVER (PARTITION BY listed.number) AS is_whole
+  FROM listed
+  LEFT JOIN LATERAL (
+    SELECT ctid AS place, locked_by
+    FROM {table}
+    WHERE ctid = listed.place
+      AND status NOT IN (1, 3)
+      AND lease_epoch = listed.lease_epoch
+      AND (available_at <= {now} OR NOT listed.is_due)
+      AND (locked_by IS NOT NULL AND lease_until > {now}) IS NOT TRUE
+    FOR UPDATE SKIP LOCKED
+  ) AS row ON row.place = listed.place
+),
+leased AS (
+  UPDATE {table} AS row
+  SET lease_epoch = row.lease_epoch + 1,
+      locked_by = CASE WHEN locked.is_due THEN :owner::text ELSE row.locked_by END,
+      locked_at = CASE WHEN locked.is_due THEN {now} ELSE row.locked_at END,
+      lease_until = CASE WHEN locked.is_due THEN {now} + :lock_timeout::bigint * interval '1 microsecond'
+        ELSE row.lease_until END
+  FROM locked
+  WHERE row.ctid = locked.place
+    AND CASE WHEN :stops::boolean THEN locked.is_unbroken ELSE locked.is_whole END
+  RETURNING row.*, locked.is_due, locked.locked_by AS locked_before
+)
+SELECT position, event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, event_key, payload,
+  payload_bytes, headers, occurred_at AT TIME ZONE 'UTC', scheduled_at AT TIME ZONE 'UTC', attempts, abandoned,
+  lease_epoch - 1, coalesce(locked_before <> :owner::text, false), created_at AT TIME ZONE 'UTC',
+  available_at AT TIME ZONE 'UTC', content_type, payload_version, done_handlers, {now} AT TIME ZONE 'UTC'
+FROM leased
+WHERE is_due

@@ -1,0 +1,49 @@
+"""Rules that were left out on purpose. The explorer must find what each of them breaks."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Bug(Enum):
+    """One changed rule of the protocol."""
+
+    # Fences.
+    UNFENCED_SETTLE = "a settle changes the row, whoever holds it"
+    FENCE_WITHOUT_OWNER = "the fence asks for the epoch alone"
+    FENCE_WITHOUT_EPOCH = "the fence asks for the owner alone"
+    RELEASE_WITHOUT_FENCE = "a release frees the row, whoever holds it"
+    RENEWAL_MATCHES_AFTER_SETTLE = "a renewal asks for the epoch alone, which a settle leaves as it is"
+    SETTLE_KEEPS_OWNER = "a settle does not clear locked_by"
+    TAKEOVER_KEEPS_EPOCH = "a takeover of an expired lease does not raise the epoch"
+    FREE_CLAIM_KEEPS_EPOCH = "a claim of a free row does not raise the epoch"
+    REPLAY_KEEPS_EPOCH = "a replay does not raise the epoch"
+    OUTCOME_WRITTEN_AGAIN = "an outcome whose try was not answered is written again under a new lease"
+    ANSWER_DROPS_NEWER_LEASE = "the answer to a settle drops a row that was claimed again meanwhile"
+
+    # One holder.
+    UNLEASED_HOT_PATH = "a row on the hot path is born free"
+    DEADLINE_IGNORED = "a row is started although its local deadline has passed"
+    DEADLINE_AFTER_EXPIRY = "the local deadline is no earlier than the database's"
+    NO_EXPIRY = "the lease of a process that is gone never expires"
+
+    # Order.
+    BORN_LEASED_IN_ORDERED_MODE = "a row with a key is born leased and goes to the hot lane"
+    RUN_WITHOUT_ITS_HEAD = "a claim skips a row that another holds and takes what follows"
+    HEAD_NOT_DUE_IS_PASSED = "a claim skips a row that is not due and takes what follows"
+    DEAD_HEAD_IS_PASSED = "a claim skips a dead row although it blocks its key"
+    REST_KEPT_AFTER_FAILURE = "what follows a failed row stays in memory"
+    REST_KEPT_AFTER_LOSS = "a row whose lease is lost is skipped and what follows it stays in memory"
+    REST_KEPT_AFTER_REPORT = "what a claim brings behind a row that memory is just giving back is kept"
+    TWO_AT_ONCE = "an instance delivers the rows of a key side by side"
+
+    # Fleet.
+    PARTITION_IS_A_LOCK = "who owns a partition claims its rows whatever leases they have"
+    GIVE_BACK_DROPS_RUNNING = "giving back a partition also releases the row that is being delivered"
+    NO_PARTITION_EXPIRY = "the partition of an instance that is gone is never taken"
+
+    # Killers.
+    KILLERS_NOT_COUNTED = "the delivery of a suspect is not counted"
+    WAITING_IS_COUNTED = "every takeover is counted, also of rows that only waited"
+    SUSPECTS_SIDE_BY_SIDE = "a process runs several suspects at once"
+    SUSPECT_LEAVES_EARLY = "the next suspect begins before the outcome of the last one is written"

@@ -1,0 +1,108 @@
+"""How a row is delivered: the last look at its deadline, the handler, its end, and the end of a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.model.bugs import Bug
+from tests.model.explorer import Step
+from tests.model.rules import Rules, instance, let_go, name_of, released, with_copy, with_row
+from tests.model.settling import is_fenced_in
+from tests.model.state import GONE, Copy, Memory, Outcome, Phase, Table
+
+
+def start(rules: Rules, me: int, table: Table, memory: Memory) -> Iterator[Step]:
+    """A worker takes a row: of a key one at a time and in order, of the suspects one at a time."""
+    for place, copy in enumerate(memory.copies):
+        if copy is None or copy.phase is not Phase.WAITING or not _may_run(rules, memory, place, copy):
+            continue
+        if copy.is_late and Bug.DEADLINE_IGNORED not in rules.bugs:
+            words = f"{instance(me)} finds the deadline of {name_of(place)} passed and lets go of it"
+            yield Step(words, table, _dropped(rules, with_copy(memory, place, released(copy)), place))
+        elif copy.is_suspect:
+            yield _start_suspect(rules, me, table, memory, place, copy)
+        else:
+            yield Step(f"{instance(me)} starts {name_of(place)}", table, _delivering(memory, place, copy))
+
+
+def _may_run(rules: Rules, memory: Memory, place: int, copy: Copy) -> bool:
+    for other in (*rules.earlier(place), *rules.later(place)):
+        beside = memory.copies[other]
+        if beside is not None and Bug.TWO_AT_ONCE not in rules.bugs:
+            if beside.phase is Phase.DELIVERING or (beside.phase is Phase.WAITING and other < place):
+                return False
+    return not (copy.is_suspect and any(_is_suspect_at_work(rules, each) for each in memory.copies))
+
+
+def _is_suspect_at_work(rules: Rules, copy: Copy | None) -> bool:
+    """It keeps its place until its outcome is written: what runs next may kill the process."""
+    if copy is None or not copy.is_suspect or Bug.SUSPECTS_SIDE_BY_SIDE in rules.bugs:
+        return False
+    return copy.phase is Phase.DELIVERING or (
+        copy.phase is Phase.REPORTED and Bug.SUSPECT_LEAVES_EARLY not in rules.bugs
+    )
+
+
+def _start_suspect(rules: Rules, me: int, table: Table, memory: Memory, place: int, copy: Copy) -> Step:
+    row = table.rows[place]
+    if not is_fenced_in(rules, me, row, copy):
+        words = f"{instance(me)} finds the lease of {name_of(place)} lost and lets go of it"
+        return Step(words, table, _dropped(rules, with_copy(memory, place, None), place))
+    broken = "" if copy.holds else "fenced: who is not the holder counts a delivery"
+    not_here = {Bug.KILLERS_NOT_COUNTED, Bug.WAITING_IS_COUNTED} & rules.bugs
+    counted = with_row(table, place, row._replace(abandoned=row.abandoned + (not not_here)))
+    words = f"{instance(me)} starts {name_of(place)}, a suspect"
+    return Step(words, counted, _delivering(memory, place, copy), broken=broken)
+
+
+def _delivering(memory: Memory, place: int, copy: Copy) -> Memory:
+    return with_copy(memory, place, copy._replace(phase=Phase.DELIVERING))
+
+
+def _dropped(rules: Rules, memory: Memory, place: int) -> Memory:
+    return memory if Bug.REST_KEPT_AFTER_LOSS in rules.bugs else let_go(rules, memory, place)
+
+
+def end(rules: Rules, me: int, table: Table, memory: Memory) -> Iterator[Step]:
+    """A handler returns, raises, or takes its process with it."""
+    for place, copy in enumerate(memory.copies):
+        if copy is None or copy.phase is not Phase.DELIVERING:
+            continue
+        if place in rules.world.killers:
+            yield from _die(rules, me, table, memory, f"{name_of(place)} kills {instance(me)}")
+            continue
+        yield _completed(rules, me, table, memory, place, copy)
+        if table.budget.failures:
+            poorer = table._replace(budget=table.budget._replace(failures=table.budget.failures - 1))
+            for outcome in rules.world.failures:
+                words = f"{instance(me)}'s handler of {name_of(place)} ends in {outcome}"
+                after = with_copy(memory, place, copy._replace(phase=Phase.REPORTED, outcome=outcome))
+                if Bug.REST_KEPT_AFTER_FAILURE not in rules.bugs:
+                    after = let_go(rules, after, place)
+                yield Step(words, poorer, after, is_fault=True)
+
+
+def _completed(rules: Rules, me: int, table: Table, memory: Memory, place: int, copy: Copy) -> Step:
+    overtaken = [name_of(other) for other in rules.earlier(place) if not table.rows[other].had_effect]
+    broken = f"order: {name_of(place)} has its first effect before {overtaken[0]}" if overtaken else ""
+    effect = with_row(table, place, table.rows[place]._replace(had_effect=True))
+    after = with_copy(memory, place, copy._replace(phase=Phase.REPORTED, outcome=Outcome.DONE))
+    return Step(f"{instance(me)} completes {name_of(place)}", effect, after, broken=broken)
+
+
+def crash(rules: Rules, me: int, table: Table, memory: Memory) -> Iterator[Step]:
+    """The process is gone with all that it knew; another one starts in its place under a new owner id."""
+    if table.budget.crashes:
+        poorer = table._replace(budget=table.budget._replace(crashes=table.budget.crashes - 1))
+        for step in _die(rules, me, poorer, memory, f"{instance(me)} crashes and starts again"):
+            yield Step(step.words, step.table, step.memory, is_fault=True)
+
+
+def _die(rules: Rules, me: int, table: Table, memory: Memory, words: str) -> Iterator[Step]:
+    rows = tuple(row._replace(owner=GONE) if row.owner == me else row for row in table.rows)
+    partition = table.partition
+    if partition is not None and partition.owner == me:
+        partition = partition._replace(owner=GONE)
+    nothing = (None,) * len(rows)
+    empty = Memory(nothing, nothing, nothing, believes=not rules.world.has_partition)
+    yield Step(words, table._replace(rows=rows, partition=partition), empty)

@@ -1,0 +1,115 @@
+"""What is explored: how large the world is, what may happen in it, and which rules have been left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.model.bugs import Bug
+from tests.model.state import Budget, Copy, Lost, Memory, Outcome, Phase, Row, Statement, Table
+
+
+@dataclass(frozen=True)
+class World:
+    """A small world. What is not mentioned does not happen in it."""
+
+    instances: int
+    #: The key of each event in order of position; None: in no order with others.
+    keys: tuple[int | None, ...]
+    #: How many events are in the table from the start; the others are written at any time.
+    written: int = 0
+    budget: Budget = Budget()
+    #: How a delivery may fail; each failure is taken from the budget.
+    failures: tuple[Outcome, ...] = (Outcome.RETRY, Outcome.DEAD)
+    #: Whether a dead row holds back the later ones of its key.
+    blocks: bool = True
+    #: At most so many rows of a key are claimed at once.
+    run: int = 3
+    has_hot_path: bool = False
+    #: Instances may sleep at any point for longer than any lease.
+    stalls: bool = True
+    renews: bool = True
+    #: A claim, and the commit of a hot row, may never be heard of.
+    loses_answers: bool = False
+    #: What a claim has leased reaches memory later.
+    has_slow_claims: bool = False
+    #: Settles are sent, written and answered in separate steps, and any answer may be lost.
+    has_slow_settles: bool = False
+    has_partition: bool = False
+    #: Events whose handler kills the process.
+    killers: frozenset[int] = frozenset()
+    max_abandoned: int = 2
+
+
+@dataclass(frozen=True)
+class Rules:
+    """A world and the bugs in it."""
+
+    world: World
+    bugs: frozenset[Bug] = frozenset()
+
+    def later(self, place: int) -> list[int]:
+        """The places of the later events of the same key."""
+        key = self.world.keys[place]
+        return [p for p in range(place + 1, len(self.world.keys)) if key is not None and self.world.keys[p] == key]
+
+    def earlier(self, place: int) -> list[int]:
+        key = self.world.keys[place]
+        return [p for p in range(place) if key is not None and self.world.keys[p] == key]
+
+
+def name_of(place: int) -> str:
+    return f"event {place + 1}"
+
+
+def instance(me: int) -> str:
+    return "ABC"[me]
+
+
+def with_row(table: Table, place: int, row: Row) -> Table:
+    return table._replace(rows=(*table.rows[:place], row, *table.rows[place + 1 :]))
+
+
+def with_copy(memory: Memory, place: int, copy: Copy | None) -> Memory:
+    return memory._replace(copies=(*memory.copies[:place], copy, *memory.copies[place + 1 :]))
+
+
+def with_arriving(memory: Memory, place: int, copy: Copy | None) -> Memory:
+    return memory._replace(arriving=(*memory.arriving[:place], copy, *memory.arriving[place + 1 :]))
+
+
+def with_stray(memory: Memory, place: int, stray: Statement | None) -> Memory:
+    return memory._replace(strays=(*memory.strays[:place], stray, *memory.strays[place + 1 :]))
+
+
+def let_go(rules: Rules, memory: Memory, place: int) -> Memory:
+    """Everything later of the key leaves memory and is released."""
+    for later in rules.later(place):
+        copy = memory.copies[later]
+        if copy is not None and copy.phase is Phase.WAITING:
+            memory = with_copy(memory, later, released(copy))
+    return memory
+
+
+def released(copy: Copy) -> Copy:
+    return copy._replace(phase=Phase.REPORTED, outcome=Outcome.RELEASE)
+
+
+def forget(memory: Memory, lost: Lost) -> Memory:
+    """Every lease and statement on these rows has an old epoch, or is not the holder's any more."""
+    for place in lost.raised:
+        memory = _marked(memory, place, {"fits": False})
+    for place in lost.taken:
+        memory = _marked(memory, place, {"holds": False})
+    return memory
+
+
+def _marked(memory: Memory, place: int, change: dict[str, bool]) -> Memory:
+    copy, arriving, stray = memory.copies[place], memory.arriving[place], memory.strays[place]
+    if copy is not None:
+        sent = copy.sent and copy.sent._replace(**change)
+        memory = with_copy(memory, place, copy._replace(**change, sent=sent))
+    if arriving is not None:
+        memory = with_arriving(memory, place, arriving._replace(**change))
+    if stray is not None:
+        memory = with_stray(memory, place, stray._replace(**change))
+    return memory

@@ -1,0 +1,104 @@
+"""What happens around deliveries: writers, time, operators, and the partition that is handed round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.model.bugs import Bug
+from tests.model.explorer import Step
+from tests.model.rules import Rules, forget, instance, name_of, released, with_arriving, with_copy, with_row
+from tests.model.settling import is_fenced_in, settled_row
+from tests.model.state import GONE, Lost, Memory, Outcome, Partition, Phase, Row, Status, Table
+
+
+def write(rules: Rules, table: Table) -> Iterator[Step]:
+    """The next event is committed by somebody, free."""
+    for place, row in enumerate(table.rows):
+        if row.status is Status.UNWRITTEN:
+            yield Step(f"{name_of(place)} is written, born free", with_row(table, place, Row(Status.NEW)))
+            return
+
+
+def pass_time(rules: Rules, table: Table) -> Iterator[Step]:
+    """Retries fall due, and what belongs to nobody alive expires."""
+    for place, row in enumerate(table.rows):
+        if row.is_unfinished and not row.is_due:
+            yield Step(f"{name_of(place)} falls due", with_row(table, place, row._replace(is_due=True)))
+        if row.owner == GONE and not row.is_expired and Bug.NO_EXPIRY not in rules.bugs:
+            expired = with_row(table, place, row._replace(is_expired=True))
+            yield Step(f"the lease on {name_of(place)} expires, its owner is gone", expired)
+    partition = table.partition
+    if partition is not None and partition.owner == GONE and not partition.is_expired:
+        if Bug.NO_PARTITION_EXPIRY not in rules.bugs:
+            expired_partition = table._replace(partition=partition._replace(is_expired=True))
+            yield Step("the partition expires, its owner is gone", expired_partition)
+
+
+def operate(rules: Rules, table: Table) -> Iterator[Step]:
+    """Somebody replays or discards a dead event."""
+    if not table.budget.replays:
+        return
+    poorer = table._replace(budget=table.budget._replace(replays=table.budget.replays - 1))
+    for place, row in enumerate(table.rows):
+        if row.status is Status.DEAD:
+            replayed = with_row(poorer, place, Row(Status.NEW, owner=row.owner, had_effect=row.had_effect))
+            lost = None if Bug.REPLAY_KEEPS_EPOCH in rules.bugs else Lost(raised=(place,))
+            yield Step(f"{name_of(place)} is replayed", replayed, lost=lost, is_fault=True)
+            discarded = with_row(poorer, place, row._replace(status=Status.DONE, had_effect=True))
+            yield Step(f"{name_of(place)} is discarded", discarded, is_fault=True)
+
+
+def stall(rules: Rules, me: int, table: Table, memory: Memory) -> Iterator[Step]:
+    """The local deadline of a lease passes, and later the lease itself. Nothing tells the instance so."""
+    for place, row in enumerate(table.rows):
+        if row.owner != me or not row.is_unfinished:
+            continue
+        lease = memory.arriving[place] or memory.copies[place]
+        if lease is not None and not rules.world.stalls:
+            continue
+        is_over = lease is None or lease.is_late or not lease.fits
+        if not is_over and lease is not None:
+            change = with_arriving if memory.arriving[place] else with_copy
+            words = f"{instance(me)}'s deadline for {name_of(place)} passes"
+            yield Step(words, table, change(memory, place, lease._replace(is_late=True)), is_fault=True)
+        if not row.is_expired and (is_over or Bug.DEADLINE_AFTER_EXPIRY in rules.bugs):
+            expired = with_row(table, place, row._replace(is_expired=True))
+            words = f"{instance(me)}'s lease on {name_of(place)} expires"
+            yield Step(words, expired, memory, is_fault=lease is not None)
+
+
+def share(rules: Rules, me: int, table: Table, memory: Memory) -> Iterator[Step]:
+    """Take, keep, lose or give back the partition. Nobody is told at once, so two may believe that it is theirs."""
+    partition, who = table.partition, instance(me)
+    if partition is None:
+        return
+    if partition.owner != me and (partition.owner is None or partition.is_expired):
+        taken = table._replace(partition=Partition(me))
+        yield Step(f"{who} takes the partition", taken, memory._replace(believes=True))
+    if partition.owner == me and not partition.is_expired:
+        expired = table._replace(partition=Partition(me, is_expired=True))
+        yield Step(f"{who} is silent and its partition expires", expired, memory, is_fault=True)
+    if partition.owner == me and partition.is_expired:
+        yield Step(f"{who} is heard again and keeps the partition", table._replace(partition=Partition(me)), memory)
+    if partition.owner == me:
+        yield _give_back(rules, me, table._replace(partition=Partition()), memory, f"{who} gives the partition back")
+    elif memory.believes:
+        yield _give_back(rules, me, table, memory, f"{who} hears that the partition is not its own any more")
+
+
+def _give_back(rules: Rules, me: int, table: Table, memory: Memory, words: str) -> Step:
+    """Unstarted rows are released; the running one holds its key by its lease."""
+    memory = memory._replace(believes=False)
+    lost = None
+    for place, copy in enumerate(memory.copies):
+        if copy is None:
+            continue
+        if copy.phase is Phase.WAITING:
+            memory = with_copy(memory, place, released(copy))
+        elif copy.phase is Phase.DELIVERING and Bug.GIVE_BACK_DROPS_RUNNING in rules.bugs:
+            row = table.rows[place]
+            if is_fenced_in(rules, me, row, copy):
+                table = with_row(table, place, settled_row(rules, row, Outcome.RELEASE))
+                memory = forget(memory, Lost((place,), (place,)))
+                lost = Lost(raised=(place,))
+    return Step(words, table, memory, lost)
