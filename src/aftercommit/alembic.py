@@ -8,15 +8,21 @@ from aftercommit.stores.identifiers import TableNames
 from aftercommit.stores.scripts import schema_sql
 
 
-def upgrade(op: Any, *, table: str = "outbox_event", schema: str | None = None) -> None:
+def upgrade(
+    op: Any,
+    *,
+    table: str = "outbox_event",
+    schema: str | None = None,
+    ordered: bool = False,
+    on_dead: str = "block",
+) -> None:
     """Make the tables. `op` is Alembic's; it works offline (`--sql`) as well."""
-    script = schema_sql(op.get_context().dialect.name, table=table, schema=schema)
+    script = schema_sql(op.get_context().dialect.name, table=table, schema=schema, ordered=ordered, on_dead=on_dead)
     for statement in script.split(";\n\n"):
         op.execute(statement.strip(";\n"))
 
 
 def downgrade(op: Any, *, table: str = "outbox_event", schema: str | None = None) -> None:
     """Drop them, with every event that is in them."""
-    names = TableNames(table, schema)
-    for name in (names.table, names.side("schema")):
+    for name in TableNames(table, schema).all:
         op.drop_table(name, schema=schema)

@@ -7,6 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -83,9 +84,9 @@ class FaultyStore:
         self._faults[method].append(fault)
         return fault
 
-    async def _through(self, method: str, *arguments: Any) -> Any:
+    async def _through(self, method: str, *arguments: Any, **keywords: Any) -> Any:
         self.calls[method].add(arguments)
-        work = getattr(self.inner, method)
+        work = partial(getattr(self.inner, method), **keywords)
         fault = next((each for each in self._faults[method] if each.times > 0 and each.when(*arguments)), None)
         if fault is None:
             return await work(*arguments)

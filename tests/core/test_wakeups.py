@@ -47,7 +47,7 @@ class Line:
 
     async def receive(self) -> list[str]:
         self.waits.add(None)
-        given = await self._monitor.wait_for(lambda: self._incoming and self._incoming.pop(0) or None)
+        given = await self._monitor.wait_for(lambda: (self._incoming and self._incoming.pop(0)) or None)
         if isinstance(given, Exception):
             raise given
         return [] if given == ["interrupt"] else given

@@ -15,6 +15,8 @@ from tests.conftest import execute_mysql, execute_postgres
 from tests.django import kit
 from tests.django.conftest import URLS, new_database
 
+TABLES = {f"outbox_{noun}" for noun in ("event", "schema", "instance", "partition")}
+
 Make = Callable[..., Any]
 
 
@@ -66,16 +68,16 @@ def empty(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[tuple[str, 
 def test_it_makes_what_create_schema_makes(empty: tuple[str, str]) -> None:
     alias, url = empty
     call_command("migrate", "aftercommit", database=alias, verbosity=0)
-    by_django = [columns(alias, table) for table in ("outbox_event", "outbox_schema")]
+    by_django = [columns(alias, table) for table in TABLES]
     facts_by_django = facts(alias)
     call_command("migrate", "aftercommit", "zero", database=alias, verbosity=0)
-    assert not {"outbox_event", "outbox_schema"} & set(connections[alias].introspection.table_names())
+    assert not TABLES & set(connections[alias].introspection.table_names())
     connections[alias].close()
 
     outbox = Outbox(url, create_schema=True)
     outbox.create_schema()
     outbox.close()
-    assert by_django == [columns(alias, table) for table in ("outbox_event", "outbox_schema")]
+    assert by_django == [columns(alias, table) for table in TABLES]
     ours = facts(alias)
     assert facts_by_django.pop("store_id") != ours.pop("store_id")
     assert facts_by_django == ours
@@ -95,7 +97,8 @@ def test_it_can_be_had_as_sql(empty: tuple[str, str], make_outbox: Make) -> None
     """For people who run it themselves."""
     alias, _ = empty
     script = StringIO()
-    call_command("sqlmigrate", "aftercommit", "0001", database=alias, stdout=script, no_color=True)
+    for name in ("0001", "0002"):
+        call_command("sqlmigrate", "aftercommit", name, database=alias, stdout=script, no_color=True)
     with connections[alias].cursor() as cursor:
         for statement in script.getvalue().split(";\n"):
             text = "\n".join(line for line in statement.splitlines() if not line.startswith("--")).strip(" ;\n")
@@ -142,4 +145,4 @@ def test_flush_empties_the_table_between_tests(file_alias: str, make_outbox: Mak
         outbox.write("Placed", 1)
     call_command("flush", database=file_alias, interactive=False, inhibit_post_migrate=True, verbosity=0)
     assert outbox.stats().backlog.new == 0
-    assert facts(file_alias)["version"] == "1"
+    assert facts(file_alias)["version"] == "3"

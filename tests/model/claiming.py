@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tests.model.bugs import Bug
 from tests.model.explorer import Step
-from tests.model.rules import Rules, forget, instance, name_of, released, with_arriving, with_copy, with_row, with_stray
+from tests.model.rules import Rules, forget, instance, name_of, released, reported, with_arriving, with_copy, with_row, with_stray
 from tests.model.state import Copy, Lost, Memory, Outcome, Phase, Row, Status, Table
 
 
@@ -67,7 +67,7 @@ def _claim_rows(rules: Rules, me: int, table: Table, memory: Memory, places: Seq
     nothing = memory
     for place in places:
         row = table.rows[place]
-        is_takeover = row.owner not in (None, me)
+        is_takeover = bool(rules.world.killers) and row.owner not in (None, me)
         memory = with_arriving(memory, place, Copy(is_suspect=is_takeover))
         is_counted = is_takeover and Bug.WAITING_IS_COUNTED in rules.bugs
         leased = row._replace(owner=me, is_expired=False, abandoned=row.abandoned + is_counted)
@@ -104,7 +104,7 @@ def hand_over(rules: Rules, table: Table, memory: Memory) -> Memory:
         elif key in held_back:
             memory = with_copy(memory, place, released(fresh))
         elif table.rows[place].abandoned >= rules.world.max_abandoned:
-            memory = with_copy(memory, place, fresh._replace(phase=Phase.REPORTED, outcome=Outcome.DEAD))
+            memory = with_copy(memory, place, reported(fresh, Outcome.DEAD))
         else:
             memory = with_copy(memory, place, fresh)
         copy = memory.copies[place]
@@ -125,5 +125,5 @@ def _adopt(rules: Rules, memory: Memory, place: int, held: Copy, fresh: Copy) ->
             if held.sent is not None and held.sent.was_accepted is None:
                 memory = with_stray(memory, place, held.sent)
             held = released(held)._replace(sent=None, is_unsure=False, was_written=False)
-    lease = {"fits": fresh.fits, "holds": fresh.holds, "is_late": fresh.is_late}
+    lease = {"fits": fresh.fits, "holds": fresh.holds, "is_late": fresh.is_late or held.phase is Phase.REPORTED}
     return with_copy(memory, place, held._replace(**lease))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tests.model.bugs import Bug
 from tests.model.explorer import Step
-from tests.model.rules import Rules, instance, let_go, name_of, released, with_copy, with_row
+from tests.model.rules import Rules, instance, let_go, name_of, released, reported, with_copy, with_row
 from tests.model.settling import is_fenced_in
 from tests.model.state import GONE, Copy, Memory, Outcome, Phase, Table
 
@@ -76,7 +76,7 @@ def end(rules: Rules, me: int, table: Table, memory: Memory) -> Iterator[Step]:
             poorer = table._replace(budget=table.budget._replace(failures=table.budget.failures - 1))
             for outcome in rules.world.failures:
                 words = f"{instance(me)}'s handler of {name_of(place)} ends in {outcome}"
-                after = with_copy(memory, place, copy._replace(phase=Phase.REPORTED, outcome=outcome))
+                after = with_copy(memory, place, reported(copy, outcome))
                 if Bug.REST_KEPT_AFTER_FAILURE not in rules.bugs:
                     after = let_go(rules, after, place)
                 yield Step(words, poorer, after, is_fault=True)
@@ -86,7 +86,7 @@ def _completed(rules: Rules, me: int, table: Table, memory: Memory, place: int, 
     overtaken = [name_of(other) for other in rules.earlier(place) if not table.rows[other].had_effect]
     broken = f"order: {name_of(place)} has its first effect before {overtaken[0]}" if overtaken else ""
     effect = with_row(table, place, table.rows[place]._replace(had_effect=True))
-    after = with_copy(memory, place, copy._replace(phase=Phase.REPORTED, outcome=Outcome.DONE))
+    after = with_copy(memory, place, reported(copy, Outcome.DONE))
     return Step(f"{instance(me)} completes {name_of(place)}", effect, after, broken=broken)
 
 

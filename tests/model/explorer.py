@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 #: The bits of one part of a state: so many tables, and so many memories, can be told apart.
 _BITS: Final = 20
@@ -27,7 +27,7 @@ class Step:
     words: str
     table: Hashable
     memory: Hashable = None
-    #: What the memories of the others lose by it; empty when nothing.
+    #: What the memories of the others lose by it; None when nothing.
     lost: Hashable = None
     #: A crash, a failure, a stall: it may happen, but nothing may rely on it.
     is_fault: bool = False
@@ -74,13 +74,22 @@ class Exploration:
         return "\n".join([f"broken: {self.broken}", *lines])
 
 
-class _Move(NamedTuple):
-    """A step in numbers: the parts of the state that it sets, and what it takes from others."""
+@dataclass(slots=True)
+class _Moves:
+    """The steps out of one table and memory in numbers: what they make of both, and what they take from others."""
 
-    parts: int
-    lost: int
-    is_fault: bool
-    step: Step
+    progress: list[int] = field(default_factory=list)
+    faults: list[int] = field(default_factory=list)
+    #: The same for steps that take something from others.
+    taking_progress: list[tuple[int, int]] = field(default_factory=list)
+    taking_faults: list[tuple[int, int]] = field(default_factory=list)
+
+
+class _Found(Exception):
+    """A step breaks a promise."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
 
 
 class _Numbers:
@@ -109,123 +118,145 @@ class _Walk:
     def __init__(self, model: Model) -> None:
         self._model = model
         table, memories = model.start()
-        self._count = len(memories)
+        self._places = [(me, (me + 1) * _BITS) for me in range(len(memories))]
         self._tables, self._memories, self._losses = _Numbers(), _Numbers(), _Numbers()
-        self._losses.of(None)
-        self._first = self._pack(self._tables.of(table), [self._memories.of(memory) for memory in memories])
-        self._world: dict[int, list[_Move]] = {}
-        self._moves: list[dict[int, list[_Move]]] = [{} for _ in memories]
-        self._forgotten: dict[int, int] = {}
-        self._order = [self._first]
+        first = self._tables.of(table)
+        for me, place in self._places:
+            first |= self._memories.of(memories[me]) << place
+        self._moves: dict[tuple[int, int], _Moves] = {}
+        self._forgotten: dict[tuple[int, int], int] = {}
+        #: All states in the order in which they were found, and from which other one.
+        self._states = [first]
         self._parents = array("L", [0])
-        #: For each state its successors by steps that are no faults, and where its part of them ends.
+        #: For each state its successors by steps that are no faults, one after the other, and where they end.
         self._ahead, self._ends = array("L"), array("L")
+        self._steps = 0
 
     def run(self, at_most: int | None) -> Exploration:
-        numbers = {self._first: 0}
-        order, parents, ahead, ends = self._order, self._parents, self._ahead, self._ends
-        steps = 0
-        for index, state in enumerate(order):
-            for after, move in self._successors(state):
-                steps += 1
-                if move.step.broken:
-                    return self._counter_example(index, move, steps)
-                number = numbers.get(after)
-                if number is None:
-                    number = numbers[after] = len(order)
-                    order.append(after)
-                    parents.append(index)
-                if not move.is_fault:
-                    ahead.append(number)
-            ends.append(len(ahead))
-            if at_most is not None and len(order) >= at_most:
-                return Exploration(len(order), steps)
-        stuck = self._stuck()
+        try:
+            self._walk(at_most)
+        except _Found as found:
+            index = len(self._ends)
+            return self._found(found.step.broken, [*self._way_to(index), found.step.words])
+        stuck = None if at_most is not None and len(self._states) >= at_most else self._stuck()
         if stuck is not None:
-            return Exploration(len(order), steps, "nothing is lost: from here no event ever ends", self._way_to(stuck))
-        return Exploration(len(order), steps)
+            return self._found("nothing lost: from here the events never end", self._way_to(stuck))
+        return self._found()
+
+    def _found(self, broken: str = "", trace: Sequence[str] = ()) -> Exploration:
+        return Exploration(len(self._states), self._steps, broken, trace)
+
+    def _walk(self, at_most: int | None) -> None:
+        states, parents, ahead, ends = self._states, self._parents, self._ahead, self._ends
+        numbers = {states[0]: 0}
+        for index, state in enumerate(states):
+            progress, faults = self._successors(state)
+            self._steps += len(progress) + len(faults)
+            for after in progress:
+                number = numbers.setdefault(after, len(states))
+                if number == len(states):
+                    states.append(after)
+                    parents.append(index)
+                ahead.append(number)
+            for after in faults:
+                if after not in numbers:
+                    numbers[after] = len(states)
+                    states.append(after)
+                    parents.append(index)
+            ends.append(len(ahead))
+            if at_most is not None and len(states) >= at_most:
+                return
 
     # ------------------------------------------------------------ one state
 
-    def _pack(self, table: int, memories: Sequence[int]) -> int:
-        packed = table
-        for place, memory in enumerate(memories, 1):
-            packed |= memory << (place * _BITS)
-        return packed
-
-    def _successors(self, state: int) -> Iterator[tuple[int, _Move]]:
-        """Each state that follows, with the move that leads there."""
+    def _successors(self, state: int) -> tuple[list[int], list[int]]:
+        """The states that follow: by steps that may be relied on, and by faults."""
         table = state & _MASK
-        moves = self._world.get(table)
-        if moves is None:
-            steps = self._model.world_steps(self._tables.values[table])
-            moves = self._world[table] = [self._move(step, _NOBODY) for step in steps]
-        rest = state ^ table
-        for move in moves:
-            yield (rest if not move.lost else self._without(rest, move, _NOBODY)) | move.parts, move
-        for me in range(self._count):
-            place = (me + 1) * _BITS
-            mine = state & (_MASK << place)
-            kept = self._moves[me]
-            moves = kept.get(table | mine)
-            if moves is None:
-                memory = self._memories.values[mine >> place]
-                steps = self._model.instance_steps(me, self._tables.values[table], memory)
-                moves = kept[table | mine] = [self._move(step, me) for step in steps]
-            others = state ^ table ^ mine
-            for move in moves:
-                yield (others if not move.lost else self._without(others, move, me)) | move.parts, move
+        progress: list[int] = []
+        faults: list[int] = []
+        for me, place in ((_NOBODY, 0), *self._places):
+            mine = state & (_MASK << place | _MASK)
+            moves = self._moves.get((me, mine)) or self._expand(me, mine)
+            others = state ^ mine
+            progress += [others | parts for parts in moves.progress]
+            faults += [others | parts for parts in moves.faults]
+            if moves.taking_progress:
+                progress += [self._without(others, lost, me) | parts for parts, lost in moves.taking_progress]
+            if moves.taking_faults:
+                faults += [self._without(others, lost, me) | parts for parts, lost in moves.taking_faults]
+        return progress, faults
 
-    def _move(self, step: Step, me: int) -> _Move:
-        parts = self._tables.of(step.table)
-        if me != _NOBODY:
-            parts |= self._memories.of(step.memory) << ((me + 1) * _BITS)
-        return _Move(parts, self._losses.of(step.lost), step.is_fault, step)
+    def _expand(self, me: int, mine: int) -> _Moves:
+        """Work out what follows from one table and memory; kept for all states that have both."""
+        moves = self._moves[me, mine] = _Moves()
+        for step in self._steps_of(me, mine):
+            if step.broken:
+                raise _Found(step)
+            parts = self._parts(me, step)
+            if step.lost is None:
+                (moves.faults if step.is_fault else moves.progress).append(parts)
+            else:
+                taking = moves.taking_faults if step.is_fault else moves.taking_progress
+                taking.append((parts, self._losses.of(step.lost)))
+        return moves
 
-    def _without(self, others: int, move: _Move, me: int) -> int:
-        """The memories of all others after they lost what the move takes from them."""
+    def _steps_of(self, me: int, mine: int) -> Iterator[Step]:
+        table = self._tables.values[mine & _MASK]
+        if me == _NOBODY:
+            return self._model.world_steps(table)
+        return self._model.instance_steps(me, table, self._memories.values[mine >> ((me + 1) * _BITS)])
+
+    def _parts(self, me: int, step: Step) -> int:
+        table = self._tables.of(step.table)
+        return table if me == _NOBODY else table | self._memories.of(step.memory) << ((me + 1) * _BITS)
+
+    def _without(self, others: int, lost: int, me: int) -> int:
+        """The memories of all others after they lost what a step takes from them."""
         changed = 0
-        for other in range(self._count):
+        for other, place in self._places:
             if other != me:
-                place = (other + 1) * _BITS
                 memory = (others >> place) & _MASK
-                pair = memory | move.lost << _BITS
-                after = self._forgotten.get(pair)
+                after = self._forgotten.get((memory, lost))
                 if after is None:
-                    forgotten = self._model.forget(self._memories.values[memory], move.step.lost)
-                    after = self._forgotten[pair] = self._memories.of(forgotten)
+                    forgotten = self._model.forget(self._memories.values[memory], self._losses.values[lost])
+                    after = self._forgotten[memory, lost] = self._memories.of(forgotten)
                 changed |= after << place
         return changed
 
     # ------------------------------------------------------------ what was found
-
-    def _counter_example(self, index: int, move: _Move, steps: int) -> Exploration:
-        trace = [*self._way_to(index), move.step.words]
-        return Exploration(len(self._order), steps, move.step.broken, trace)
 
     def _way_to(self, index: int) -> list[str]:
         """The words of the steps from the first state to this one."""
         way: list[str] = []
         while index:
             parent = self._parents[index]
-            wanted = self._order[index]
-            way.append(next(m.step.words for after, m in self._successors(self._order[parent]) if after == wanted))
+            way.append(self._words(self._states[parent], self._states[index]))
             index = parent
         return way[::-1]
+
+    def _words(self, before: int, after: int) -> str:
+        for me, place in ((_NOBODY, 0), *self._places):
+            mine = before & (_MASK << place | _MASK)
+            for step in self._steps_of(me, mine):
+                others = before ^ mine
+                if step.lost is not None:
+                    others = self._without(others, self._losses.of(step.lost), me)
+                if others | self._parts(me, step) == after:
+                    return step.words
+        raise LookupError("no step leads there")
 
     def _stuck(self) -> int | None:
         """The first state from which no steps but faults lead to the end of every event."""
         finished = [self._model.is_finished(table) for table in self._tables.values]
-        ends = bytearray(finished[state & _MASK] for state in self._order)
-        ahead, limits = self._ahead, self._ends
-        waiting = [index for index in range(len(ends) - 1, -1, -1) if not ends[index]]
+        ends_well = bytearray(finished[state & _MASK] for state in self._states)
+        ahead, ends = self._ahead, self._ends
+        waiting = [index for index in range(len(ends_well) - 1, -1, -1) if not ends_well[index]]
         while waiting:
             left = []
             for index in waiting:
-                for after in ahead[limits[index - 1] if index else 0 : limits[index]]:
-                    if ends[after]:
-                        ends[index] = 1
-                        break
+                start = ends[index - 1] if index else 0
+                if any(map(ends_well.__getitem__, ahead[start : ends[index]])):
+                    ends_well[index] = True
                 else:
                     left.append(index)
             if len(left) == len(waiting):

@@ -90,8 +90,13 @@ def let_go(rules: Rules, memory: Memory, place: int) -> Memory:
     return memory
 
 
+def reported(copy: Copy, outcome: Outcome) -> Copy:
+    """It has an outcome and will not be started again, so nobody asks for its deadline or whether it is a suspect."""
+    return copy._replace(phase=Phase.REPORTED, outcome=outcome, is_late=True)
+
+
 def released(copy: Copy) -> Copy:
-    return copy._replace(phase=Phase.REPORTED, outcome=Outcome.RELEASE)
+    return reported(copy, Outcome.RELEASE)
 
 
 def forget(memory: Memory, lost: Lost) -> Memory:

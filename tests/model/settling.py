@@ -158,6 +158,8 @@ def renew(rules: Rules, me: int, table: Table, memory: Memory) -> Iterator[Step]
 
 
 def _in_time(memory: Memory, place: int, copy: Copy) -> Memory:
+    if copy.phase is Phase.REPORTED:
+        return memory
     return with_copy(memory, place, copy._replace(is_late=False))
 
 

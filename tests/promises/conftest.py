@@ -10,6 +10,7 @@ import pytest
 
 from tests.promises.harness import Fleet
 from tests.promises.nursery import Nursery
+from tests.promises.ordered import OrderedFleet
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -41,6 +42,14 @@ def fleet(request: pytest.FixtureRequest, nursery: Nursery, tmp_path: Path) -> I
         fleet.table.somebody.clear()
     yield fleet
     fleet.close()
+
+
+@pytest.fixture
+def ordered(request: pytest.FixtureRequest, fleet: Fleet) -> Iterator[OrderedFleet]:
+    """A fleet that keeps order, on the server that the test asks for; with another `on_dead` if it asks for that."""
+    ordered = OrderedFleet(fleet, on_dead=getattr(request, "param", "block"))
+    yield ordered
+    ordered.close()
 
 
 @pytest.fixture(params=["threads", "asyncio"])

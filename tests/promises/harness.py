@@ -167,9 +167,12 @@ class Fleet:
     def open_gate(self) -> None:
         self.gate.touch()
 
+    def end_processes(self) -> None:
+        while self._processes:
+            self._processes.pop().put_away()
+
     def close(self) -> None:
-        for process in self._processes:
-            process.put_away()
+        self.end_processes()
         self.journal.close()
         self.table.somebody.close()
 

@@ -19,7 +19,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 
 #: What its children run: each has a `main(argument)`.
-MODULES = ["tests.promises.worker", "tests.promises.storm", "tests.promises.walk", "tests.promises.forking"]
+MODULES = [f"tests.promises.{name}" for name in ("worker", "instance", "storm", "walk", "forking")]
 
 #: Of a request; arguments are small.
 LARGEST = 65536

@@ -39,9 +39,12 @@ class Worker:
         self.gate = self.world.folder / "gate"
         self.outbox = self.world.outbox(retry_policy=Fixed("20ms"), **spec["options"])
         faults.install(self.outbox._store, self.journal)
-        listener = Listener(self.journal, Path(spec["gate"]) if spec["gate"] else None)
         if spec["handler"]:
-            self.outbox.register(EVENT, listener.sync if spec["handler"] == "sync" else listener.coloured)
+            self._register(spec)
+
+    def _register(self, spec: dict[str, Any]) -> None:
+        listener = Listener(self.journal, Path(spec["gate"]) if spec["gate"] else None)
+        self.outbox.register(EVENT, listener.sync if spec["handler"] == "sync" else listener.coloured)
 
     async def start(self) -> str:
         await self.outbox.start()
@@ -186,8 +189,8 @@ async def serve_in_asyncio(worker: Worker) -> None:
         await task
 
 
-def main(spec: dict[str, Any]) -> None:
-    worker = Worker(spec)
+def main(spec: dict[str, Any], kind: type[Worker] = Worker) -> None:
+    worker = kind(spec)
     if worker.world.is_async:
         asyncio.run(serve_in_asyncio(worker))
     else:

@@ -27,6 +27,11 @@ COMPUTED = frozenset({"is_dead", "order_key"})
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+#: As many numbers as there are digits in it, from nought on.
+DIGITS = "(SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5\
+ UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
+
+
 def store_at(url: str, colour: Colour = Colour.BLOCKING, **options: Any) -> Any:
     return mysql_from_url(url, colour, **{"create_schema": True, **options})
 
@@ -200,3 +205,21 @@ async def opened(store: Any) -> Any:
 
 async def session_of(tx: Any) -> int:
     return (await tx.fetch("SELECT CONNECTION_ID()"))[0][0]
+
+
+# ---------------------------------------------------------------- what a statement costs
+
+
+def reads(store: Any) -> int:
+    """Rows that the store's one idle session has read so far, and those that the index alone was asked about."""
+    found = run(store.executor.fetch("SHOW SESSION STATUS LIKE 'Handler%'"))
+    return sum(int(value) for name, value in found if name.startswith("Handler_read") or name == "Handler_icp_attempts")
+
+
+def cost(store: Any, work: Any) -> tuple[Any, int]:
+    """What it gave, and how many rows it read."""
+    before = reads(store)
+    overhead = reads(store) - before
+    start = reads(store)
+    value = run(work)
+    return value, reads(store) - start - overhead

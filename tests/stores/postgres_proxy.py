@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import suppress
+from math import inf
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,7 +25,10 @@ class Proxy:
         self.url = parts._replace(netloc=f"{login}127.0.0.1:{self._listener.getsockname()[1]}").geturl()
         self.cut: str | None = None
         self.cuts = 0
-        self._sessions = self._frozen = 0
+        self._sessions = 0
+        self._frozen: float = 0
+        #: Whether clients are told of another process than the one that serves them, as poolers do.
+        self.poses = False
         #: What was said on frozen sessions.
         self.unheard: list[bytes] = []
         self._threads = [self._start(self._accept)]
@@ -38,10 +42,9 @@ class Proxy:
         for thread in self._threads:
             thread.join(5)
 
-    def freeze(self) -> int:
-        """All sessions that there are, as if a firewall had forgotten them; how many."""
-        newly, self._frozen = self._sessions - self._frozen, self._sessions
-        return newly
+    def freeze(self, *, new_ones: bool = False) -> None:
+        """All sessions that there are, as if a firewall had forgotten them; or nobody gets through any more."""
+        self._frozen = inf if new_ones else self._sessions
 
     def _start(self, work: Any, *arguments: Any) -> threading.Thread:
         thread = threading.Thread(target=work, args=arguments, daemon=True)
@@ -87,6 +90,12 @@ class Proxy:
                     continue
                 if is_cut.is_set():
                     return
-                client.sendall(said)
+                client.sendall(posing(said) if self.poses else said)
         with suppress(OSError):
             client.shutdown(socket.SHUT_RDWR)
+
+
+def posing(said: bytes) -> bytes:
+    """The number of the process, at the end of a login, is another one."""
+    before, key_data, behind = said.partition(b"K\x00\x00\x00\x0c")
+    return before + key_data + (b"\x00\x00\x00\x07" + behind[4:] if key_data else b"")

@@ -12,17 +12,13 @@ from aftercommit.claims import ClaimRequest, DeadFilter, Settlement
 from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Retry
 from aftercommit.runtime.threads import run
 from aftercommit.testing.kit import LEASE, lease_of, look
-from tests.stores.mysql_kit import Table, locked, made, store_at
+from tests.stores.mysql_kit import DIGITS, Table, cost, locked, made, store_at
 
 BATCH = 50
 
 #: Each row of a batch is looked at a few times: in the index, in the table, and again when it is changed. A claim
 #: looks a few batches far, in two statuses.
 FEW = 30 * BATCH
-
-#: As many numbers as there are digits in it, from nought on.
-DIGITS = "(SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5\
- UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
 
 ROW = """
 INSERT INTO outbox_event (event_id, event_type, aggregate_type, partition_no, payload, content_type, occurred_at,
@@ -84,21 +80,6 @@ def store(table: Table, request: pytest.FixtureRequest) -> Iterator[Any]:
     yield store
     run(store.close())
     table.execute("UPDATE outbox_event SET locked_by = NULL, lease_until = NULL WHERE locked_by = 'alice'")
-
-
-def reads(store: Any) -> int:
-    """Rows that the store's one idle session has read so far, and those that the index alone was asked about."""
-    found = run(store.executor.fetch("SHOW SESSION STATUS LIKE 'Handler%'"))
-    return sum(int(value) for name, value in found if name.startswith("Handler_read") or name == "Handler_icp_attempts")
-
-
-def cost(store: Any, work: Any) -> tuple[Any, int]:
-    """What it gave, and how many rows it read."""
-    before = reads(store)
-    overhead = reads(store) - before
-    start = reads(store)
-    value = run(work)
-    return value, reads(store) - start - overhead
 
 
 def behind_leases(table: Table) -> tuple[Any, int]:

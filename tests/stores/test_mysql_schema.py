@@ -16,7 +16,9 @@ from aftercommit.errors import SchemaMissing
 from aftercommit.execution import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.mysql.link import LinkTx
-from aftercommit.testing.kit import LEASE, event, insert, take
+from aftercommit.stores.statements import Statements
+from aftercommit.testing.kit import LEASE, event, ids, insert, take
+from aftercommit.testing.runs import lay, run_of
 from tests.stores.kit import run_in
 from tests.stores.mysql_kit import Table, made, parts_of, store_at
 
@@ -59,7 +61,7 @@ def test_many_processes_make_the_tables_once(table: Table, colour: Colour) -> No
         assert len(set(threads.map(make, range(6)))) == 1
 
 
-@pytest.mark.parametrize("crash", range(2, 9))
+@pytest.mark.parametrize("crash", range(2, 24))
 def test_a_crash_between_statements_is_mended_by_the_next(
     table: Table, crash: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +84,70 @@ def test_a_crash_between_statements_is_mended_by_the_next(
     assert len(run(take(store))) == 1
     run(store.close())
     assert facts(table, "crashed")["version"] == str(store._schema.version)
+    assert columns(table, "crashed") == columns(table, "outbox_event")
+    assert indexes(table, "crashed") == indexes(table, "outbox_event")
+    assert table.value("SELECT COUNT(*) FROM crashed_partition") == 256
+    table.clear()
+
+
+def indexes(table: Table, name: str) -> list[tuple[str, str]]:
+    found = table.read(f"SHOW INDEX FROM `{name}`")
+    return [(row["Key_name"].removeprefix(name), row["Column_name"]) for row in found]
+
+
+def first_version(table: Table, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A store of the first release, with one event of each status."""
+    with monkeypatch.context() as patched:
+        real = Statements.migrations
+        patched.setattr(Statements, "migrations", lambda self: real(self)[:1])
+        store = store_at(table.url, table="old")
+        run(store.open())
+    given = [event(key="a") for _ in range(4)]
+    run(lay(store, *given))
+    for status, each in enumerate(given):
+        table.execute("UPDATE old SET status = %s WHERE event_id = %s", status, each.event_id)
+    run(store.close())
+    return given
+
+
+def test_an_old_table_is_upgraded_with_its_rows(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    new, _, failed, _ = first_version(table, monkeypatch)
+    store = store_at(table.url, table="old")
+    run(store.create_schema())
+    run(store.create_schema())
+    assert facts(table, "old")["version"] == str(store._schema.version)
+    assert columns(table, "old") == columns(table, "outbox_event")
+    assert indexes(table, "old") == indexes(table, "outbox_event")
+    found = table.read("SELECT status, is_dead, order_key FROM old ORDER BY position")
+    assert [(row["is_dead"], row["order_key"]) for row in found] == [(0, "a"), (None, None), (0, "a"), (1, "a")]
+    assert run(run_of(store)) == ids([new, failed])
+    table.execute("UPDATE old SET status = 1 WHERE event_id = %s", new.event_id)
+    assert table.value("SELECT order_key FROM old WHERE event_id = %s", new.event_id) is None
+    assert run(store.executor.fetch("SELECT @@lock_wait_timeout > 10")) == [(1,)]
+    run(store.close())
+
+
+@pytest.mark.parametrize("text", ["ADD COLUMN", "ADD INDEX"])
+def test_an_upgrade_lets_writers_write(table: Table, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """The server is asked to refuse if it must copy the table or keep writers out; MariaDB need not."""
+    first_version(table, monkeypatch)
+    if "MariaDB" not in table.value("SELECT VERSION()"):
+        pytest.skip("how MySQL does it has not been tried")
+    real, seen = LinkTx._run, list[str]()
+
+    async def demanding(self: Any, sql: str, parameters: Any = ()) -> Any:
+        if f"\n    {text}" in sql or f" {text} " in sql:
+            seen.append(sql)
+            algorithm = "INSTANT" if text == "ADD COLUMN" else "NOCOPY"
+            sql = sql[: sql.rindex("'")] + f", ALGORITHM={algorithm}, LOCK=NONE')"
+        return await real(self, sql, parameters)
+
+    monkeypatch.setattr(LinkTx, "_run", demanding)
+    store = store_at(table.url, table="old")
+    run(store.create_schema())
+    run(store.close())
+    assert len(seen) == 1
+    assert indexes(table, "old") == indexes(table, "outbox_event")
 
 
 def test_a_half_made_schema_counts_as_missing(table: Table) -> None:

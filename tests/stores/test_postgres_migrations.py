@@ -14,8 +14,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from aftercommit.stores.identifiers import TableNames
 from aftercommit.stores.postgres.dialect import PSYCOPG
 from aftercommit.stores.postgres.target import PostgresStore
+from aftercommit.stores.statements import Statements
 from aftercommit.testing.kit import event, insert, take
 from tests.stores.postgres_kit import Table, Way
 from tests.stores.test_postgres_claims import Beside, until_waiting
@@ -31,6 +33,10 @@ DROP INDEX CONCURRENTLY IF EXISTS {qualified_index:region};
 CREATE INDEX CONCURRENTLY {index:region} ON {table} (region, position);
 """
 
+#: The schema of this release, and of the next.
+LAST = Statements(PSYCOPG, TableNames(TABLE)).migrations()[-1].number
+THIS, NEXT = str(LAST), str(LAST + 1)
+
 #: The store of the next release, over the same executor.
 NextRelease = Callable[..., Any]
 
@@ -41,7 +47,7 @@ def released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NextRelease:
     for folder in ("sql", "migrations"):
         shutil.copytree(str(files(PSYCOPG.package).joinpath(folder)), tmp_path / package / folder)
     (tmp_path / package / "__init__.py").touch()
-    (tmp_path / package / "migrations" / "0002_region.online.sql").write_text(ONLINE)
+    (tmp_path / package / "migrations" / f"{LAST + 1:04}_region.online.sql").write_text(ONLINE)
     monkeypatch.syspath_prepend(tmp_path)
 
     def make(way: Way, **options: Any) -> Any:
@@ -126,7 +132,7 @@ def test_writers_go_on_while_a_big_table_is_upgraded(postgres_table: Table, rele
     assert written[f'CREATE INDEX CONCURRENTLY "{TABLE}_region"'] > 5
     assert not [lock for lock in exclusive if lock.startswith("CREATE")], "an index is built under no exclusive lock"
     assert table.value(f"SELECT pg_relation_filenode('{TABLE}')") == file, "no row was written anew"
-    assert (version(table), is_valid(table)) == ("2", True)
+    assert (version(table), is_valid(table)) == (NEXT, True)
     assert table.value(f"SELECT count(*) FROM {TABLE}") == rows + writer.commits
 
 
@@ -229,7 +235,7 @@ def test_an_upgrade_that_was_interrupted_is_run_again(way: Way, old_table: Table
         )
         with pytest.raises(Exception, match=r"busy for too long: .*canceling statement"):
             thread.result()
-    assert (version(old_table), is_valid(old_table)) == ("1", False)
+    assert (version(old_table), is_valid(old_table)) == (THIS, False)
 
     async def old_release() -> None:
         async with way.opened(table=TABLE) as store:
@@ -238,7 +244,7 @@ def test_an_upgrade_that_was_interrupted_is_run_again(way: Way, old_table: Table
 
     way.run(old_release)
     way.run(lambda: upgraded(released(way)))
-    assert (version(old_table), is_valid(old_table)) == ("2", True)
+    assert (version(old_table), is_valid(old_table)) == (NEXT, True)
     way.run(old_release)
 
 
@@ -252,7 +258,7 @@ def test_one_of_two_processes_upgrades(way: Way, old_table: Table, released: Nex
         thread.result()
         other.result()
     assert (len(first.executor.beside), second.executor.beside) == (3, [])
-    assert (version(old_table), is_valid(old_table)) == ("2", True)
+    assert (version(old_table), is_valid(old_table)) == (NEXT, True)
 
 
 def until_two_wait(table: Table) -> None:
@@ -274,11 +280,11 @@ def test_many_processes_create_one_table(way: Way, postgres_table: Table) -> Non
 
     for thread in [Beside(way, one) for _ in range(4)]:
         thread.result()
-    assert version(postgres_table) == "1"
+    assert version(postgres_table) == THIS
 
 
 def test_a_new_table_gets_all_of_it_at_once(way: Way, postgres_table: Table, released: NextRelease) -> None:
     store = released(way)
     way.run(lambda: upgraded(store))
     assert store.executor.beside == [], "nobody else can see the table before it is committed"
-    assert (version(postgres_table), is_valid(postgres_table)) == ("2", True)
+    assert (version(postgres_table), is_valid(postgres_table)) == (NEXT, True)

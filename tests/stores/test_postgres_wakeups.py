@@ -1,84 +1,25 @@
-"""LISTEN and NOTIFY: one connection that only listens, noticed when it dies, and none of the user's."""
+"""LISTEN and NOTIFY: one connection that only listens, none of the user's; messages in a transaction of their own."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
-from aftercommit.errors import SchemaMissing, StoreUnavailable
-from aftercommit.execution import Colour
-from aftercommit.ports import WakeupsUnavailable
-from aftercommit.runtime.threads import run
-from aftercommit.stores.detect import open_store
-from aftercommit.stores.postgres import bell, wakeups, wakeups_psycopg
+from aftercommit.errors import SchemaMissing
 from aftercommit.stores.postgres.wakeups import PostgresWakeups, channel_of
-from tests.promises.forks import Child
-from tests.servers import Pgbouncer
 from tests.stores.postgres_kit import TARGETS, Table, Way
-from tests.stores.postgres_proxy import Proxy
-from tests.stores.test_postgres_claims import Beside
+from tests.stores.wakeups_kit import heard, speaker, until_sessions, within
 from tests.support import PATIENCE
-
-#: What listens has this in its last statement.
-LISTENING = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%%LISTEN%%' AND pid <> "
-
-
-def listeners(table: Table) -> set[int]:
-    return {row["pid"] for row in table.read(LISTENING + "pg_backend_pid()")}
-
-
-def until_sessions(table: Table, mark: str, count: int) -> None:
-    """The server takes a moment to see that a session has ended."""
-    watch = threading.Event()
-    for _ in range(int(PATIENCE / 0.005)):
-        if len(table.sessions(mark)) == count:
-            return
-        watch.wait(0.005)
-    raise AssertionError(f"{table.sessions(mark)} instead of {count}")
-
-
-async def heard(ear: Any, count: int) -> list[str]:
-    """So many messages."""
-    messages: list[str] = []
-    while len(messages) < count:
-        messages += await within(ear.receive())
-    return messages
-
-
-async def within(work: Any) -> Any:
-    """A loop gives up on what hangs; a thread is left to the limit of the suite."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return await work
-    return await asyncio.wait_for(work, PATIENCE)
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Silence is short, and so is the time to answer."""
-    monkeypatch.setattr(wakeups, "SILENCE", 0.05)
-    for each in (wakeups_psycopg, bell):
-        monkeypatch.setattr(each, "ANSWER", 0.3)
 
 
 @pytest.fixture
 def somebody(postgres_table: Table) -> Iterator[Any]:
-    """Another process, as far as the database knows: sends from a blocking store of its own."""
-    store = open_store(postgres_table.url, Colour.BLOCKING)
-    lent = store.wakeups
-
-    def say(message: str) -> None:
-        run(lent.send(message))
-
-    yield say
-    run(store.close())
+    with speaker(postgres_table) as say:
+        yield say
 
 
 # ---------------------------------------------------------------- hearing
@@ -114,17 +55,16 @@ def test_messages_are_not_part_of_a_transaction_that_is_open(way: Way, somebody:
     way.run(scenario)
 
 
-def test_a_message_does_not_wait_for_the_disk(way: Way, postgres_table: Table) -> None:
-    async def scenario() -> None:
-        async with way.opened() as store:
-            statement = store._sql["notify"]
-            shown = f"SELECT current_setting('synchronous_commit') FROM ({statement.sql}) AS sent"
-            ((setting,),) = await store.executor.fetch(shown, statement.bind(channel="c", message="m"))
-            assert setting == "off"
-            postgres_table.execute("SET synchronous_commit TO on")
-            assert await store.executor.fetch("SHOW synchronous_commit") == [("off",)], "of this database in tests"
-
-    way.run(scenario)
+def test_a_message_does_not_wait_for_the_disk_and_what_comes_after_it_does(postgres_table: Table) -> None:
+    statement = Way("psycopg", postgres_table).store()._sql["notify"]
+    values = statement.bind(channel="c", message="m")
+    with psycopg.connect(postgres_table.url, autocommit=True) as connection:
+        connection.execute("SET synchronous_commit TO on")
+        with connection.transaction():
+            connection.execute(statement.sql, values)
+            assert connection.execute("SHOW synchronous_commit").fetchone() == ("off",)
+        connection.execute(statement.sql, values)
+        assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",), "a pooler would pass it on"
 
 
 def test_two_tables_do_not_hear_each_other(way: Way, postgres_table: Table, somebody: Any) -> None:
@@ -270,148 +210,5 @@ def test_an_interrupt_is_not_lost_before_the_receive(way: Way, somebody: Any) ->
             assert await within(ear.receive()) == []
             somebody("after it")
             assert await heard(ear, 1) == ["after it"]
-
-    way.run(scenario)
-
-
-# ---------------------------------------------------------------- dying
-
-
-def test_a_session_that_was_ended_is_noticed_at_once_and_renewed(
-    way: Way, postgres_table: Table, somebody: Any
-) -> None:
-    async def scenario() -> None:
-        async with way.opened() as store:
-            ear = store.wakeups
-            await ear.receive()
-            (before,) = listeners(postgres_table)
-            assert postgres_table.value("SELECT pg_terminate_backend(%s, 5000)", before)
-            with pytest.raises((OSError, psycopg.OperationalError)):
-                await within(ear.receive())
-            assert await ear.receive() == []
-            assert before not in listeners(postgres_table)
-            somebody("again")
-            assert await heard(ear, 1) == ["again"]
-
-    way.run(scenario)
-
-
-@asynccontextmanager
-async def behind(way: Way, proxy: Proxy) -> AsyncIterator[PostgresWakeups]:
-    """Listens through the wire, and sends beside it."""
-    async with way.opened() as store:
-        through = way.store(way.at(proxy.url))
-        ear = PostgresWakeups(through.executor, store.executor, store._sql, store.names, set())
-        await ear.receive()
-        yield ear
-        await ear.close()
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_session_that_died_in_silence_is_noticed_and_renewed(way: Way, postgres_table: Table, somebody: Any) -> None:
-    async def scenario(proxy: Proxy) -> None:
-        async with behind(way, proxy) as ear:
-            await ear.send("before")
-            assert await heard(ear, 1) == ["before"]
-            assert proxy.freeze() == 1
-            somebody("lost")
-            with pytest.raises(StoreUnavailable, match="said nothing"):
-                await within(ear.receive())
-            assert proxy.unheard, "it was asked"
-            assert await ear.receive() == []
-            somebody("again")
-            assert await heard(ear, 1) == ["again"]
-
-    with Proxy(postgres_table.url) as proxy:
-        way.run(lambda: scenario(proxy))
-
-
-def test_a_quiet_session_is_asked_and_kept_and_hears_all(
-    way: Way, postgres_table: Table, somebody: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Asked all the time, so that messages come together with answers."""
-    monkeypatch.setattr(wakeups, "SILENCE", 0.0)
-    texts = [str(number) for number in range(200)]
-
-    async def scenario() -> None:
-        async with way.opened() as store:
-            ear = store.wakeups
-            await ear.receive()
-            (before,) = listeners(postgres_table)
-            asked: list[bool] = []
-            ask = ear._ear.is_direct
-
-            async def watched() -> bool:
-                asked.append(await ask())
-                return asked[-1]
-
-            ear._ear.is_direct = watched
-            others = threading.Thread(target=lambda: [somebody(text) for text in texts])
-            others.start()
-            assert await heard(ear, len(texts)) == texts
-            others.join(PATIENCE)
-            assert asked
-            assert all(asked)
-            assert ear._ear is not None
-
-    way.run(scenario)
-
-
-def test_a_pooler_is_known_and_nothing_is_left_listening_behind_it(
-    way: Way, pgbouncer: Pgbouncer, postgres_table: Table, somebody: Any
-) -> None:
-    async def scenario() -> None:
-        async with way.opened() as direct, way.opened(way.at(pgbouncer.url)) as store:
-            through, ear = store.wakeups, direct.wakeups
-            for _ in range(3):
-                with pytest.raises(WakeupsUnavailable, match="pooler"):
-                    await through.receive()
-            assert not listeners(postgres_table)
-            await ear.receive()
-            await through.send("it can be said")
-            assert await heard(ear, 1) == ["it can be said"]
-
-    way.run(scenario)
-
-
-# ---------------------------------------------------------------- ending
-
-
-@pytest.mark.parametrize("which", ["wakeups", "store"])
-def test_closing_ends_the_session_and_the_next_receive_begins_anew(
-    way: Way, which: str, postgres_table: Table, somebody: Any
-) -> None:
-    async def scenario() -> None:
-        async with way.opened() as store:
-            ear = store.wakeups
-            await ear.close()
-            await ear.receive()
-            assert len(listeners(postgres_table)) == 1
-            for _ in range(2):
-                await (ear if which == "wakeups" else store).close()
-            assert ear._ear is None
-            assert not store._listening
-            assert await ear.receive() == []
-            somebody("again")
-            assert await heard(ear, 1) == ["again"]
-
-    way.run(scenario)
-    until_sessions(postgres_table, way.mark, 0)
-
-
-def test_closing_from_elsewhere_ends_a_receive_that_waits(way: Way) -> None:
-    async def scenario() -> None:
-        async with way.opened() as store:
-            ear = store.wakeups
-            await ear.receive()
-            if way.is_async:
-                waiting = asyncio.create_task(ear.receive())
-                await asyncio.sleep(0)
-                await store.close()
-                assert await within(waiting) == []
-            else:
-                beside = Beside(way, ear.receive)
-                await store.close()
-                assert beside.result() == []
 
     way.run(scenario)

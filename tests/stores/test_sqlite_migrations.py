@@ -27,7 +27,10 @@ from tests.stores.kit import read, run_in, store_at
 
 _serial = itertools.count(1)
 
-#: Adds files to the migrations of SQLite: `release(name=text)` is the dialect of a later release.
+#: The schema of this release.
+LAST = Statements(DIALECT, TableNames("outbox_event")).migrations()[-1].number
+
+#: Adds files behind the migrations of SQLite: `release(name=text)` is the dialect of a later release.
 Release = Callable[..., Dialect]
 
 
@@ -43,8 +46,9 @@ def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Release:
         for folder in ("sql", "migrations"):
             shutil.copytree(str(files(DIALECT.package).joinpath(folder)), tmp_path / package / folder)
         (tmp_path / package / "__init__.py").touch()
-        for name, text in migrations.items():
-            (tmp_path / package / "migrations" / f"{name.replace('_online', '.online')}.sql").write_text(text)
+        for number, (name, text) in enumerate(migrations.items(), start=LAST + 1):
+            file = f"{number:04}_{name.replace('_online', '.online')}.sql"
+            (tmp_path / package / "migrations" / file).write_text(text)
         monkeypatch.syspath_prepend(tmp_path)
         return replace(DIALECT, package=package)
 
@@ -108,10 +112,10 @@ def test_a_migration_is_split_into_its_statements() -> None:
 
 
 def test_the_name_of_a_file_says_its_number_and_whether_it_runs_online(release: Release) -> None:
-    later = release(**{"0003_third": THIRD, "0002_second_online": SECOND})
+    later = release(second_online=SECOND, third=THIRD)
     found = Statements(later, TableNames("outbox_event")).migrations()
-    assert [(each.number, each.is_online) for each in found] == [(1, False), (2, True), (3, False)]
-    assert found[2].statements == ["CREATE TABLE third (n)", "INSERT INTO third VALUES (7)"]
+    assert [(each.number, each.is_online) for each in found[LAST:]] == [(LAST + 1, True), (LAST + 2, False)]
+    assert found[-1].statements == ["CREATE TABLE third (n)", "INSERT INTO third VALUES (7)"]
 
 
 # ---------------------------------------------------------------- upgrades
@@ -123,43 +127,43 @@ def test_an_older_schema_is_upgraded_by_the_migrations_behind_it(path: Path, rel
     run(insert(store, event()))
     run(store.close())
     made_by = settings(path)["store_id"]
-    later = release(**{"0002_second": SECOND, "0003_third": THIRD})
+    later = release(second=SECOND, third=THIRD)
 
-    with pytest.raises(SchemaMismatch, match="at version 1, this release needs 3"):
+    with pytest.raises(SchemaMismatch, match=f"at version {LAST}, this release needs {LAST + 2}"):
         opened(path, later, create_schema=False)
     opened(path, later)
     opened(path, later)
     opened(path, later, create_schema=False)
 
     assert {"second", "third"} <= names(path)
-    assert (settings(path)["version"], settings(path)["store_id"]) == ("3", made_by)
+    assert (settings(path)["version"], settings(path)["store_id"]) == (str(LAST + 2), made_by)
     assert len(read(path, "SELECT * FROM third")) == len(read(path, "SELECT * FROM outbox_event")) == 1
 
 
 def test_a_new_table_gets_all_migrations_at_once(path: Path, release: Release) -> None:
-    executor = opened(path, release(**{"0002_second": SECOND, "0003_third_online": THIRD}))
+    executor = opened(path, release(second=SECOND, third_online=THIRD))
     assert {"second", "third"} <= names(path)
-    assert settings(path)["version"] == "3"
+    assert settings(path)["version"] == str(LAST + 2)
     assert executor.beside == [], "nobody else can see the table before it is committed"
 
 
 def test_an_upgrade_that_fails_is_undone_and_can_be_tried_again(path: Path, release: Release) -> None:
     opened(path, DIALECT)
-    broken = release(**{"0002_second": SECOND, "0003_third": "-- No.\nCREATE TABLE outbox_event (n);\n"})
+    broken = release(second=SECOND, third="-- No.\nCREATE TABLE outbox_event (n);\n")
     with pytest.raises(sqlite3.OperationalError, match="already exists"):
         opened(path, broken)
     assert "second" not in names(path)
-    assert settings(path)["version"] == "1"
-    opened(path, release(**{"0002_second": SECOND, "0003_third": THIRD}))
-    assert settings(path)["version"] == "3"
+    assert settings(path)["version"] == str(LAST)
+    opened(path, release(second=SECOND, third=THIRD))
+    assert settings(path)["version"] == str(LAST + 2)
 
 
 def test_an_online_migration_runs_where_the_database_has_one_writer(path: Path, release: Release) -> None:
     """The transaction of the migration is SQLite's only writer: what would wait for it runs in it."""
     opened(path, DIALECT)
-    executor = opened(path, release(**{"0002_second_online": SECOND}))
+    executor = opened(path, release(second_online=SECOND))
     assert "second" in names(path)
-    assert settings(path)["version"] == "2"
+    assert settings(path)["version"] == str(LAST + 1)
     assert executor.beside == []
 
 
@@ -168,7 +172,7 @@ def test_an_online_migration_runs_beside_the_transaction_that_holds_the_lock(
 ) -> None:
     """As on servers, which have a lock of its own for this: seen by a statement that takes and one that gives it."""
     opened(path, DIALECT)
-    later = release(**{"0002_second_online": SECOND + "CREATE INDEX CONCURRENTLY later ON second (n);\n"})
+    later = release(second_online=SECOND + "CREATE INDEX CONCURRENTLY later ON second (n);\n")
     for name in ("schema_lock", "schema_unlock"):
         (tmp_path / later.package / "sql" / f"{name}.sql").write_text(f"-- A lock.\nSELECT '{name}', :name\n")
     executor = Server(path)
@@ -179,7 +183,7 @@ def test_an_online_migration_runs_beside_the_transaction_that_holds_the_lock(
         "beside: CREATE INDEX CONCURRENTLY later ON second (n)",
         "SELECT 'schema_unlock', ?",
     ]
-    assert settings(path)["version"] == "2"
+    assert settings(path)["version"] == str(LAST + 1)
     run(executor.close())
 
 
@@ -254,9 +258,9 @@ def test_the_script_makes_what_the_store_makes(tmp_path: Path) -> None:
 
 def test_the_script_has_every_migration_and_no_word_for_online_work(path: Path, release: Release) -> None:
     """A script is run in one go, on tables that nobody uses yet."""
-    later = release(**{"0002_second_online": SECOND + "CREATE INDEX CONCURRENTLY later ON second (n);\n"})
+    later = release(second_online=SECOND + "CREATE INDEX CONCURRENTLY later ON second (n);\n")
     script = SqlStore(Traced(path), later, where="here").schema_sql()
     assert "CREATE INDEX later ON second (n)" in script
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(script)
-    assert settings(path)["version"] == "2"
+    assert settings(path)["version"] == str(LAST + 1)

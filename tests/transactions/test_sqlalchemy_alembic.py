@@ -19,6 +19,8 @@ from alembic.autogenerate import compare_metadata  # noqa: E402
 from alembic.migration import MigrationContext  # noqa: E402
 from alembic.operations import Operations  # noqa: E402
 
+TABLES = {"migrated", *(f"migrated_{side}" for side in ("schema", "instance", "partition"))}
+
 
 def differences(connection: Connection, metadata: MetaData) -> list[Any]:
     """What autogenerate would change in tables that the metadata has, or the database has of the same beginning."""
@@ -35,17 +37,18 @@ def operations(connection: Connection) -> Operations:
     return Operations(MigrationContext.configure(connection))
 
 
+@pytest.mark.filterwarnings("ignore:Skipped unsupported reflection of expression-based index")
 def test_autogenerate_finds_nothing_to_change(shop: Shop) -> None:
     async def scenario() -> None:
         outbox = plain(shop.outbox(table="migrated"))
         metadata = MetaData()
         table = outbox.attach(metadata)
         assert outbox.attach(metadata) is table
-        assert sorted(metadata.tables) == ["migrated", "migrated_schema"]
+        assert set(metadata.tables) == TABLES
 
         def compare(connection: Connection) -> None:
             missing = {each[1].name for each in differences(connection, metadata) if each[0] == "add_table"}
-            assert missing == {"migrated", "migrated_schema"}
+            assert missing == TABLES
             upgrade(operations(connection), table="migrated")
             assert differences(connection, metadata) == []
             connection.exec_driver_sql("ALTER TABLE migrated ADD COLUMN extra INTEGER")

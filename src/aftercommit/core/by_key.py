@@ -10,7 +10,7 @@ from aftercommit.claims import Claim
 from aftercommit.core.calls import Calls
 from aftercommit.core.keeper import deadline_of
 from aftercommit.core.looking import Found, PollerOptions
-from aftercommit.order import Head, HeadsRequest, HeadState, KeyClaimRequest, OrderKey
+from aftercommit.order import HeadsRequest, HeadState, KeyClaimRequest, OrderKey
 from aftercommit.ports import OrderedStore, Runtime
 from aftercommit.rules.sweep import Sweep
 
@@ -39,8 +39,6 @@ class LookByKey:
         self._owned = owned
         self._sweep = Sweep()
         self._begins_round = True
-        #: What falls due after the next round is found by that round.
-        self._horizon = 2 * (options.max_interval or options.interval).total_seconds()
 
     def look_everywhere(self) -> None:
         self._begins_round = True
@@ -61,6 +59,9 @@ class LookByKey:
         claim = await self._claim(keys, limit) if keys else _NOTHING
         return Found(claim, is_all=self._sweep.is_over and not self._calls.ready)
 
+    def next_in(self) -> float | None:
+        return self._calls.next_in()
+
     async def _walk(self) -> None:
         """One piece of the round: call what is ready, now, and what will be before the next round, then."""
         stretch = self._sweep.stretch()
@@ -68,11 +69,8 @@ class LookByKey:
         self._sweep.passed(stretch, found.after)
         self._calls.add([head.key for head in found.heads if head.state is HeadState.READY])
         for head in found.heads:
-            if self._is_worth_waiting(head):
+            if head.state in (HeadState.LATER, HeadState.LEASED):
                 self._calls.add([head.key], after=head.wait)
-
-    def _is_worth_waiting(self, head: Head) -> bool:
-        return head.state in (HeadState.LATER, HeadState.LEASED) and head.wait < self._horizon
 
     async def _claim(self, keys: list[OrderKey], limit: int) -> Claim:
         """The rows of few keys in long runs, of many keys in short ones: about as many in all."""

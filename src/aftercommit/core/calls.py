@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from datetime import timedelta
 from heapq import heappop, heappush
 from typing import Final
 
@@ -17,10 +18,17 @@ class Calls:
     """The keys by when to look at them. Safe from any thread."""
 
     def __init__(
-        self, runtime: Runtime, *, is_held: Callable[[OrderKey], bool], on_call: Callable[[float], None]
+        self,
+        runtime: Runtime,
+        *,
+        horizon: timedelta,
+        is_held: Callable[[OrderKey], bool],
+        on_call: Callable[[float], None],
     ) -> None:
-        """`on_call` hears in how many seconds there will be something to take."""
+        """Calls beyond the horizon are left to the rounds. `on_call` hears in how many seconds there will be something
+        to take."""
         self._runtime = runtime
+        self._horizon = horizon.total_seconds()
         self._is_held = is_held
         self._on_call = on_call
         self._lock = runtime.lock()
@@ -32,7 +40,7 @@ class Calls:
 
     def add(self, keys: Collection[OrderKey], *, after: float = 0.0) -> bool:
         """Look at these after so many seconds; False when some are too many to remember."""
-        if not keys:
+        if not keys or after > self._horizon:
             return True
         with self._lock:
             is_kept = self._add_later(keys, after) if after > 0 else self._add_ready(keys)
@@ -89,16 +97,14 @@ class Calls:
         if called:
             self._on_call(0.0)
 
+    def next_in(self) -> float | None:
+        """Seconds until the next one that was called for later."""
+        with self._lock:
+            return max(0.0, self._later[0][0] - self._runtime.clock()) if self._later else None
+
     @property
     def ready(self) -> int:
         """How many could be taken now."""
         with self._lock:
             self._fall_due()
             return len(self._ready)
-
-    def next_in(self) -> float | None:
-        """Seconds until the next one can be taken; None when none is known."""
-        with self._lock:
-            if self._ready:
-                return 0.0
-            return max(0.0, self._later[0][0] - self._runtime.clock()) if self._later else None

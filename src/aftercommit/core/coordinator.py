@@ -165,7 +165,7 @@ class Coordinator(Service):
 
     async def _bury_the_silent(self, view: FleetView) -> None:
         limit = self._stale_timeout.total_seconds()
-        if all(member.silent_for <= limit or member.id == self._me for member in view.members):
+        if all(member.silent_for <= limit for member in view.members):
             return
         if buried := await self._membership.bury(self._stale_timeout, but=self._me):
             log.warning("silent for more than %s and given up: %s", self._stale_timeout, ", ".join(buried))

@@ -127,7 +127,7 @@ class Engine:
             owner=self.owner,
             lock_timeout=options.lock_timeout,
             is_routable=self._is_routable,
-            on_keys=self.ordering.committed if self.ordering else None,
+            on_ordered=self.ordering.committed if self.ordering else None,
         )
         self.writer = OutboxWriter(
             runtime,

@@ -11,7 +11,6 @@ from aftercommit.core.dispatcher import OutboxDispatcher
 from aftercommit.core.meter import Meter
 from aftercommit.core.poller import OutboxPoller
 from aftercommit.event import EventEnvelope
-from aftercommit.order import OrderKey
 from aftercommit.rules.partitions import order_key_of
 
 log = logging.getLogger("aftercommit.hotpath")
@@ -29,9 +28,10 @@ class HotPathway:
         owner: str,
         lock_timeout: timedelta,
         is_routable: Callable[[EventEnvelope], bool],
-        on_keys: Callable[[list[OrderKey]], None] | None = None,
+        on_ordered: Callable[[Sequence[EventEnvelope]], None] | None = None,
     ) -> None:
-        """`on_keys`, where order is kept, hears of keys that have got committed rows; only keyless events are hot."""
+        """`on_ordered`, where order is kept, hears of committed events in place of the poller; only keyless ones are
+        hot there."""
         self.owner = owner
         self.lock_timeout = lock_timeout
         #: Whether workers and poller run, and whether events may come to them from memory.
@@ -41,7 +41,7 @@ class HotPathway:
         self._poller = poller
         self._meter = meter
         self._is_routable = is_routable
-        self._on_keys = on_keys
+        self._on_ordered = on_ordered
 
     def reserve(self, events: Sequence[EventEnvelope]) -> list[bool]:
         if not self.is_open:
@@ -57,7 +57,7 @@ class HotPathway:
         return hot
 
     def _may_be_hot(self, event: EventEnvelope) -> bool:
-        return not event.is_delayed and (self._on_keys is None or event.key is None)
+        return not event.is_delayed and (self._on_ordered is None or event.key is None)
 
     def fill(self, claimed: Claimed) -> None:
         self._dispatcher.fill_hot(claimed)
@@ -67,10 +67,10 @@ class HotPathway:
 
     def left_in_table(self, events: Sequence[EventEnvelope]) -> None:
         """Committed, and free: tell the poller, and count what should have been hot."""
-        if self._on_keys is None:
+        if self._on_ordered is None:
             self._poller.wake()
         else:
-            self._on_keys(list({order_key_of(event): None for event in events}))
+            self._on_ordered(events)
         if not self.is_open:
             return
         dropped = 0
@@ -85,5 +85,5 @@ class HotPathway:
                 log.warning("the hot lane is full: %d events are left to the poller", dropped)
 
     def unseen(self, events: Sequence[EventEnvelope]) -> None:
-        keys = () if self._on_keys is None else [order_key_of(event) for event in events]
+        keys = () if self._on_ordered is None else [order_key_of(event) for event in events]
         self._poller.expect([event.event_id for event in events], keys)

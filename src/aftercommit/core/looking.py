@@ -52,6 +52,10 @@ class Look(Protocol):
         """Lease up to `limit` rows for this process."""
         ...
 
+    def next_in(self) -> float | None:
+        """Seconds until it knows of something to look at; None: of nothing."""
+        ...
+
 
 class LookByTime:
     """What fell due first comes first. A floor keeps each claim from walking over what the one before it took."""
@@ -86,3 +90,7 @@ class LookByTime:
         )
         self._floor = claim.floor
         return Found(claim, is_all=not has_floor and len(claim.rows) < limit)
+
+    def next_in(self) -> float | None:
+        """The claims themselves say when the next row falls due."""
+        return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from aftercommit.core.by_key import LookByKey
@@ -17,10 +17,11 @@ from aftercommit.core.poller import OutboxPoller
 from aftercommit.core.service import Service
 from aftercommit.core.wakeups import Announcer, Listener
 from aftercommit.errors import InvalidOption
+from aftercommit.event import EventEnvelope
 from aftercommit.fleet import Instance
 from aftercommit.order import OrderKey
 from aftercommit.ports import OrderedStore, Runtime
-from aftercommit.rules.partitions import ALL_PARTITIONS
+from aftercommit.rules.partitions import ALL_PARTITIONS, order_key_of
 
 #: A process that only writes owns nothing.
 _NOTHING: Final[frozenset[int]] = frozenset()
@@ -43,7 +44,9 @@ class Ordering:
         self._is_started = False
         self._poller: OutboxPoller | None = None
         self._dispatcher: OutboxDispatcher | None = None
-        self.calls = Calls(runtime, is_held=held.has, on_call=self._called_in)
+        # What falls due after the next round is found by that round.
+        horizon = 2 * (options.max_poll_interval or options.poll_interval)
+        self.calls = Calls(runtime, horizon=horizon, is_held=held.has, on_call=self._called_in)
         held.on_free = self.calls.free
         self._fleet = self._fleet_of(runtime, getattr(store, "membership", None), instance)
         self._announcer, self._listener = self._messengers(runtime, getattr(store, "wakeups", None), instance, meter)
@@ -111,14 +114,18 @@ class Ordering:
     def is_mine(self, key: OrderKey) -> bool:
         return key.partition in self.owned()
 
-    def committed(self, keys: list[OrderKey]) -> None:
-        """Rows of these keys are in the table. From any thread, at once."""
+    def committed(self, events: Sequence[EventEnvelope]) -> None:
+        """These are in the table. From any thread, at once."""
         owned = self.owned()
-        mine = [key for key in keys if key.partition in owned]
-        if mine and not self.calls.add(mine):
+        ready = {order_key_of(event): None for event in events if not event.is_delayed}
+        mine = [key for key in ready if key.partition in owned]
+        if not self.calls.add(mine):
             self._wake()
-        if self._announcer is not None and len(mine) < len(keys):
-            self._announcer.tell(key for key in keys if key.partition not in owned)
+        if self._announcer is not None and len(mine) < len(ready):
+            self._announcer.tell(key for key in ready if key.partition not in owned)
+        for event in events:
+            if event.deliver_after is not None and self.is_mine(key := order_key_of(event)):
+                self.calls.add([key], after=event.deliver_after.total_seconds())
 
     def _heard(self, keys: list[OrderKey]) -> None:
         """Another instance has written rows of these keys."""

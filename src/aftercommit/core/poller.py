@@ -236,6 +236,8 @@ class OutboxPoller(Service):
             self.go_on()
         elif claim.next_due is not None:
             self.due_in(claim.next_due)
+        if (seconds := self._look.next_in()) is not None:
+            self.called_in(seconds)
         self._follow_expected(claim)
 
     def _follow_expected(self, claim: Claim) -> None:

@@ -21,7 +21,7 @@ class Territory:
     """
 
     def __init__(self, runtime: Runtime, *, on_gained: Told, on_lost: Told) -> None:
-        self._clock = runtime.clock
+        self._runtime = runtime
         self._lock = runtime.lock()
         self._on_gained = on_gained
         self._on_lost = on_lost
@@ -38,7 +38,7 @@ class Territory:
 
     @property
     def is_heard(self) -> bool:
-        return self._clock() < self._deadline
+        return self._runtime.clock() < self._deadline
 
     def epochs(self) -> dict[int, int]:
         with self._lock:

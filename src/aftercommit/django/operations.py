@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db import router
+from django.db import connections, router
 from django.db.migrations.operations.base import Operation
 
 from aftercommit.django.conf import options_of
 from aftercommit.django.databases import vendor_of
-from aftercommit.django.store import store_on
+from aftercommit.django.store import DjangoStore, store_on
 from aftercommit.errors import UnknownStore
 from aftercommit.runtime.threads import run
-from aftercommit.stores.identifiers import TableNames
+from aftercommit.stores.sql import SqlStore
 
 
 class OutboxTables(Operation):
-    """Bring the tables of a database to this release's version. Again is fine."""
+    """Bring the tables of a database to this release's version. Again is fine. As SQL it is the steps of the schema
+    from `first` to `last`, so that what is run by hand comes in parts."""
 
     reduces_to_sql = True
     reversible = True
+
+    def __init__(self, first: int = 1, last: int | None = None) -> None:
+        self.first = first
+        self.last = last
 
     def state_forwards(self, app_label: str, state: Any) -> None:
         """The model is declared beside it."""
@@ -28,23 +33,35 @@ class OutboxTables(Operation):
         alias = schema_editor.connection.alias
         if not _is_wanted(alias, app_label):
             return
-        store = store_on(alias, **_names_of(alias))
         if schema_editor.collect_sql:  # sqlmigrate
-            for statement in store.schema_sql().split(";\n"):
+            for statement in store_on(alias, **_kept(alias)).schema_sql(self.first, self.last).split(";\n"):
                 if statement.strip():
                     schema_editor.execute(statement.strip(), params=None)
         else:
-            run(store.create_schema())
+            run(_upgraded(alias))
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         alias = schema_editor.connection.alias
-        if _is_wanted(alias, app_label):
-            names = TableNames(**{"table": "outbox_event", **_names_of(alias)}, quotes=vendor_of(alias).dialect.quotes)
-            for name in (names.table, names.side("schema")):
+        if self.first == 1 and _is_wanted(alias, app_label):  # releases before this one work with what is new in it
+            names = store_on(alias, **_kept(alias)).names
+            for name in names.all:
                 schema_editor.execute(f"DROP TABLE IF EXISTS {names.qualified(name)}", params=None)
 
     def describe(self) -> str:
-        return "Create the tables of the outbox"
+        return "Create the tables of the outbox" if self.first == 1 else "Bring the tables of the outbox up to date"
+
+
+async def _upgraded(alias: str) -> None:
+    connection = connections[alias]
+    if connection.vendor == "postgresql" and not connection.in_atomic_block:
+        # An index that is built while others write cannot be built in a transaction, and wants connections beside it.
+        store: SqlStore = DjangoStore(alias, target=options_of(alias).get("target"), **_kept(alias))
+    else:
+        store = store_on(alias, **_kept(alias))
+    try:
+        await store.create_schema()
+    finally:
+        await store.close()
 
 
 def _is_wanted(alias: str, app_label: str) -> bool:
@@ -56,5 +73,7 @@ def _is_wanted(alias: str, app_label: str) -> bool:
     return bool(router.allow_migrate(alias, app_label, model_name="event"))
 
 
-def _names_of(alias: str) -> dict[str, Any]:
-    return {name: value for name, value in options_of(alias).items() if name in ("table", "schema")}
+def _kept(alias: str) -> dict[str, Any]:
+    """The options that are kept in the tables, or are their names."""
+    wanted = ("table", "schema", "ordered", "on_dead")
+    return {name: value for name, value in options_of(alias).items() if name in wanted}

@@ -46,6 +46,11 @@ class TableNames:
         stem = "outbox" if self.table == "outbox_event" else self.table
         return f"{stem}_{noun}"
 
+    @property
+    def all(self) -> tuple[str, ...]:
+        """The tables of one outbox, whichever there are."""
+        return (self.table, *(self.side(noun) for noun in ("schema", "instance", "partition")))
+
     def quoted(self, name: str) -> str:
         before, behind = self.quotes
         return f"{before}{name}{behind}"

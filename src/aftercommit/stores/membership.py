@@ -17,7 +17,7 @@ _MICRO = 1_000_000
 
 
 class SqlMembership:
-    """Two small tables beside the events. The row of an instance is locked before partitions, these by their numbers."""
+    """Two small tables beside the events. An instance's row is locked before partitions, these by their numbers."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class SqlMembership:
         return await self._transact(work, writes=False)
 
     async def _owned(self, tx: Tx, instance_id: str) -> dict[int, int]:
-        return {number: epoch for number, epoch in await self._rows(tx, "owned", id=instance_id)}
+        return dict(await self._rows(tx, "owned", id=instance_id))
 
     async def _change(self, tx: Tx, name: str, **values: object) -> int:
         statement = self._sql[f"fleet_{name}"]

@@ -70,7 +70,7 @@ class SqlRecords:
 
     async def blocked(self, limit: int) -> list[BlockedKey]:
         rows = await self._read("blocked", {"limit": limit})
-        return [BlockedKey(*row[:-1], error=row[-1] or "") for row in rows]
+        return [BlockedKey(key, event_id, handler, kind, error or "") for key, event_id, handler, kind, error in rows]
 
     async def _read(self, name: str, values: Mapping[str, object]) -> list[Any]:
         statement = self._sql[name]

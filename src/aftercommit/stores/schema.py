@@ -169,7 +169,7 @@ class Schema:
         if (kept := Order.kept(settings)) != self._order:
             raise SchemaMismatch(
                 f"{self._names.table} was made with {kept}, this outbox has {self._order}",
-                fix=f"give every process {kept}; or stop them all and call create_schema() of one that has {self._order}",
+                fix=f"give this process {kept}; or stop all others and call outbox.create_schema() of this one",
             )
 
     async def _settings(self, tx: Tx) -> dict[str, str]:
@@ -186,9 +186,9 @@ class Schema:
         for name, value in facts.items():
             await tx.execute(statement.sql, statement.bind(name=name, value=value))
 
-    def script(self) -> str:
-        """All migrations as one script, with the facts that `ensure` looks for."""
-        return script_of(self._sql, self._names, self._order)
+    def script(self, first: int = 1, last: int | None = None) -> str:
+        """Migrations as one script, all or some, with the facts that `ensure` looks for."""
+        return script_of(self._sql, self._names, self._order, first=first, last=last)
 
 
 def _facts(order: Order) -> dict[str, str]:
@@ -196,11 +196,17 @@ def _facts(order: Order) -> dict[str, str]:
     return {"store_id": str(uuid4()), "partitions": str(PARTITION_COUNT), "hash": HASH_NAME, **order.facts()}
 
 
-def script_of(sql: Statements, names: TableNames, order: Order = UNORDERED) -> str:
-    """The whole schema for a table that is not there yet."""
-    migrations = sql.migrations()
-    statements = [each.replace(" CONCURRENTLY", "") for step in migrations for each in step.statements]
-    facts = {"version": str(migrations[-1].number), **_facts(order)}
-    values = ",\n  ".join(f"('{name}', '{value}')" for name, value in facts.items())
-    statements.append(f"INSERT INTO {names.qualified(names.side('schema'))} (name, value) VALUES\n  {values}")
+def script_of(
+    sql: Statements, names: TableNames, order: Order = UNORDERED, *, first: int = 1, last: int | None = None
+) -> str:
+    """The whole schema for a table that is not there yet, or some steps of it."""
+    steps = [step for step in sql.migrations() if first <= step.number <= (last or step.number)]
+    statements = [each.replace(" CONCURRENTLY", "") for step in steps for each in step.statements]
+    table, version = names.qualified(names.side("schema")), str(steps[-1].number)
+    if first == 1:
+        facts = {"version": version, **_facts(order)}
+        values = ",\n  ".join(f"('{name}', '{value}')" for name, value in facts.items())
+        statements.append(f"INSERT INTO {table} (name, value) VALUES\n  {values}")
+    else:
+        statements.append(f"UPDATE {table} SET value = '{version}' WHERE name = 'version'")  # noqa: S608
     return ";\n\n".join(statements) + ";\n"

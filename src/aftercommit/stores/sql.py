@@ -102,9 +102,9 @@ class SqlStore:
     async def create_schema(self) -> None:
         await self._explained(self._schema.create())
 
-    def schema_sql(self) -> str:
-        """The script that makes the tables, for people who run their own migrations."""
-        return self._schema.script()
+    def schema_sql(self, first: int = 1, last: int | None = None) -> str:
+        """The script that makes the tables, for people who run their own migrations; or some steps of it."""
+        return self._schema.script(first, last)
 
     async def begin(self) -> OpenTransaction:
         return await self._explained(self.executor.begin())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aftercommit.claims import Claim, NewEvent
+from aftercommit.claims import NewEvent
 from aftercommit.event import EventEnvelope
 from aftercommit.order import Heads, HeadsRequest, HeadState, KeyClaimRequest, KeyRule, OrderKey
 from aftercommit.testing.kit import LEASE, event, ids
@@ -32,12 +32,10 @@ async def line(store: Any, key: str, count: int, *, partition: int = PARTITION) 
     return events
 
 
-async def claim_keys(store: Any, *keys: str, partition: int = PARTITION, **more: Any) -> Claim:
+async def claim_keys(store: Any, *keys: str, partition: int = PARTITION, **more: Any) -> Any:
+    """The claim of these keys' runs; of the key "a" when none is named."""
     request = {"owner": "alice", "run": 100, "lock_timeout": LEASE, "deadline": 1234.5, **more}
-    claim: Claim = await store.claim_keys(
-        KeyClaimRequest(keys=[OrderKey(partition, key) for key in keys or ("a",)], **request)
-    )
-    return claim
+    return await store.claim_keys(KeyClaimRequest(keys=[OrderKey(partition, key) for key in keys or ("a",)], **request))
 
 
 async def run_of(store: Any, *keys: str, **more: Any) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Column,
+    Computed,
     DateTime,
     Identity,
     Index,
@@ -22,16 +23,16 @@ from sqlalchemy import (
     func,
     text,
 )
-from sqlalchemy.dialects.mysql import DATETIME, LONGBLOB, LONGTEXT
+from sqlalchemy.dialects.mysql import DATETIME, LONGBLOB, LONGTEXT, TINYINT
 from sqlalchemy.types import TypeEngine
 
 from aftercommit.errors import UnsupportedTransaction
 
 
 def attach(store: Any, metadata: MetaData) -> Table:
-    """Describe both tables in the caller's metadata, once; the table of events."""
+    """Describe the tables in the caller's metadata, once; the table of events."""
     names = store.names
-    kinds: dict[str, Callable[[str, str | None], _Columns]] = {
+    kinds: dict[str, Callable[[Any], _Columns]] = {
         "SQLite": _Sqlite,
         "PostgreSQL": _Postgres,
         "MySQL": _Mysql,
@@ -40,9 +41,9 @@ def attach(store: Any, metadata: MetaData) -> Table:
         raise UnsupportedTransaction(
             f"{store!r} cannot be described to SQLAlchemy", fix="leave its tables out of Alembic with include_name"
         )
-    described = kind(names.table, names.schema)
+    described = kind(names)
     known = metadata.tables.get(names.table if names.schema is None else f"{names.schema}.{names.table}")
-    return described.attach(names.side("schema"), metadata) if known is None else known
+    return described.attach(metadata) if known is None else known
 
 
 class _Columns(ABC):
@@ -59,13 +60,16 @@ class _Columns(ABC):
     content_type = 255
     is_position_nullable = False
 
-    def __init__(self, table: str, schema: str | None) -> None:
-        self._table = table
-        self._schema = schema
+    def __init__(self, names: Any) -> None:
+        self._names = names
+        self._table = names.table
 
-    def attach(self, side: str, metadata: MetaData) -> Table:
-        Table(side, metadata, *self._facts(), schema=self._schema)
-        return Table(self._table, metadata, *self._keys(), *self._columns(), *self._indexes(), schema=self._schema)
+    def attach(self, metadata: MetaData) -> Table:
+        sides = {"schema": self._facts(), "instance": self._instances(), "partition": self._partitions()}
+        for noun, columns in sides.items():
+            Table(self._names.side(noun), metadata, *columns, schema=self._names.schema)
+        events = [*self._keys(), *self._columns(), *self._indexes()]
+        return Table(self._table, metadata, *events, schema=self._names.schema)
 
     def text(self, length: int) -> TypeEngine[Any]:
         return String(length)
@@ -82,6 +86,26 @@ class _Columns(ABC):
 
     def _facts(self) -> list[Any]:
         return [Column("name", self.plain(64), primary_key=True), Column("value", self.plain(255), nullable=False)]
+
+    def _instances(self) -> list[Any]:
+        return [
+            Column("id", self.text(128), primary_key=True),
+            Column("host", self.plain(255), nullable=False),
+            Column("pid", self.number, nullable=False),
+            Column("started_at", self.at, nullable=False),
+            Column("heartbeat_at", self.at, nullable=False),
+            Column("status", self.small, nullable=False, server_default=text("0")),
+        ]
+
+    def _partitions(self) -> list[Any]:
+        return [
+            Column(
+                "partition_no", self.small, primary_key=True, autoincrement=False, nullable=self.is_position_nullable
+            ),
+            Column("owner", self.text(128)),
+            Column("epoch", self.number, nullable=False, server_default=text("0")),
+            Column("expires_at", self.at),
+        ]
 
     def _keys(self) -> list[Any]:
         return [
@@ -134,6 +158,7 @@ class _Sqlite(_Columns):
         return Text()
 
     def _indexes(self) -> list[Any]:
+        """Without those of expressions, which SQLAlchemy cannot see there."""
         return [
             self._index("event", "event_id", "handler_id", unique=True),
             self._index("pending", "available_at", "position", where="status IN (0, 2)"),
@@ -167,10 +192,13 @@ class _Postgres(_Columns):
 
     def _indexes(self) -> list[Any]:
         ended = func.coalesce(text("done_at"), text("created_at"))
+        key = func.coalesce(text("event_key"), text("event_id"))
         return [
             self._index("pending", "available_at", "position", where="status NOT IN (1, 3)"),
             self._index("ended", "status", ended, where="status NOT IN (0, 2)"),
             self._index("dead", "position", where="status >= 3"),
+            self._index("order", "partition_no", key, "position", where="status NOT IN (1, 3)"),
+            self._index("blocking", "partition_no", key, "position", where="status >= 3"),
         ]
 
 
@@ -181,9 +209,19 @@ class _Mysql(_Columns):
     long = LONGTEXT()
     error = Text()
 
+    def _columns(self) -> list[Any]:
+        is_dead = "CASE status WHEN 1 THEN NULL WHEN 3 THEN 1 ELSE 0 END"
+        order_key = "CASE WHEN status <> 1 THEN COALESCE(event_key, event_id) END"
+        return [
+            *super()._columns(),
+            Column("is_dead", TINYINT(), Computed(is_dead, persisted=False)),
+            Column("order_key", self.text(255), Computed(order_key, persisted=False)),
+        ]
+
     def _indexes(self) -> list[Any]:
         return [
             self._index("event", "event_id", "handler_id", unique=True),
+            self._index("order", "partition_no", "is_dead", "order_key", "position"),
             self._index("pending", "status", "available_at", "position"),
             self._index("ended", "status", "done_at"),
             self._index("dead", "status", "position"),

@@ -14,7 +14,7 @@ class Migration(migrations.Migration):
     dependencies = ()
     operations = (
         migrations.SeparateDatabaseAndState(
-            database_operations=[OutboxTables()],
+            database_operations=[OutboxTables(last=1)],
             state_operations=[
                 migrations.CreateModel(
                     name="Event",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
 
-from aftercommit.stores.rows import HELD_COLUMNS, HeldRow, as_group
 from aftercommit.stores.mysql.steps import MysqlSteps
+from aftercommit.stores.rows import HELD_COLUMNS, HeldRow, as_group
 from aftercommit.stores.statements import Dialect
 
 #: Seven thousand years in microseconds: the longest delay that ends before the last day a DATETIME can hold.

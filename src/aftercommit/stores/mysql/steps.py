@@ -3,10 +3,10 @@ of many keys by index; several statements can, and one with an arm for each key.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby, takewhile
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aftercommit.execution import Tx
 from aftercommit.order import HeadsRequest, KeyClaimRequest, KeyRule, OrderKey
@@ -63,12 +63,37 @@ class MysqlSteps(InSteps):
         for sql, values in _arms(self._sql["run_front"], request.keys, rows=request.run if rule.stops else REACH):
             rows += await tx.fetch(sql, values)
         rows.sort(key=itemgetter(0, 1))
-        run_of = _prefix if rule.stops else _passing_over
         return [
-            each
-            for _, front in groupby(rows, key=itemgetter(0))
-            for each in run_of([row for row in front if not rule.blocks or row[5] is None or row[1] < row[5]], request.run)
+            Candidate(row.number, row.position, bool(row.is_due), row.epoch)
+            for _, front in groupby(map(_Row._make, rows), key=itemgetter(0))
+            for row in _listed([row for row in front if not (rule.blocks and row.is_behind_dead)], request)
         ]
+
+
+class _Row(NamedTuple):
+    """One of the first rows of a key."""
+
+    number: int
+    position: int
+    is_due: int
+    is_leased: int
+    epoch: int
+    dead: int | None
+
+    @property
+    def is_behind_dead(self) -> bool:
+        return self.dead is not None and self.position > self.dead
+
+
+def _listed(front: Sequence[_Row], request: KeyClaimRequest) -> Sequence[_Row]:
+    """What is due and free, up to the first row that is not. Where rows that are not due are passed over: all up to the
+    last row of the run, and nothing when somebody is at the key."""
+    if request.rule.stops:
+        return list(takewhile(lambda row: row.is_due and not row.is_leased, front))
+    if any(row.is_leased for row in front):
+        return ()
+    due = [number for number, row in enumerate(front) if row.is_due][: request.run]
+    return front[: due[-1] + 1] if due else ()
 
 
 def _ascending(partitions: Sequence[int]) -> Sequence[int]:
@@ -77,29 +102,9 @@ def _ascending(partitions: Sequence[int]) -> Sequence[int]:
     return partitions[: next(ends, len(partitions))]
 
 
-def _arms(
-    statement: Statement, keys: Sequence[OrderKey], **values: object
-) -> Iterator[tuple[str, list[object]]]:
+def _arms(statement: Statement, keys: Sequence[OrderKey], **values: object) -> Iterator[tuple[str, list[object]]]:
     """Statements with an arm for each key, and their values."""
     for start in range(0, len(keys), _ARMS):
         some = list(enumerate(keys))[start : start + _ARMS]
         bound = (statement.bind(number=number, partition=key.partition, key=key.key, **values) for number, key in some)
-        yield " UNION ALL ".join([statement.sql] * len(some)), [value for arm in bound for value in arm]
-
-
-def _prefix(front: Iterable[Any], run: int) -> Iterator[Candidate]:
-    """What is due and free, up to the first row that is not."""
-    return (_candidate(row) for row in takewhile(lambda row: row[2] and not row[3], front))
-
-
-def _passing_over(front: Sequence[Any], run: int) -> Iterator[Candidate]:
-    """Up to the last row of the run, with those that are not due; nothing when somebody is at the key."""
-    if any(row[3] for row in front):
-        return iter(())
-    due = [number for number, row in enumerate(front) if row[2]][:run]
-    return (_candidate(row) for row in (front[: due[-1] + 1] if due else ()))
-
-
-def _candidate(row: Any) -> Candidate:
-    number, position, is_due, _, epoch, _ = row
-    return Candidate(number, position, bool(is_due), epoch)
+        yield " UNION ALL ".join([f"({statement.sql})"] * len(some)), [value for arm in bound for value in arm]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
 from aftercommit.stores.postgres.wakeups import ANSWER, no_answer
@@ -15,6 +15,7 @@ class Bell:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._rung = asyncio.Event()
+        self._socket: int | None = None
 
     @property
     def is_here(self) -> bool:
@@ -28,11 +29,18 @@ class Bell:
     @contextmanager
     def ringing_for(self, socket: int) -> Iterator[None]:
         """Ring when there is something to read, too."""
+        self._socket = socket
         self._loop.add_reader(socket, self._rung.set)
         try:
             yield
         finally:
-            self._loop.remove_reader(socket)
+            self.ring_no_more()
+
+    def ring_no_more(self) -> None:
+        """Call it before a socket is closed: its number may be another's soon."""
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket)
+            self._socket = None
 
     async def rung(self, seconds: float) -> bool:
         """Whether it rang within the time, or before."""
@@ -45,12 +53,13 @@ class Bell:
 
 
 @asynccontextmanager
-async def answered() -> AsyncIterator[None]:
-    """What is asked inside has to be answered soon."""
+async def answered(cut: Callable[[], None]) -> AsyncIterator[None]:
+    """What is asked inside has to be answered soon. Else `cut`: no farewell would be answered either."""
     try:
         async with asyncio.timeout(ANSWER):
             yield
     except TimeoutError:
+        cut()
         raise no_answer() from None
 
 

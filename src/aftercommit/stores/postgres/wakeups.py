@@ -50,7 +50,8 @@ class Ear(Protocol):
 
     def wake(self) -> None: ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Whoever waits is woken."""
 
 
 class ListeningExecutor(Executor, Protocol):
@@ -148,7 +149,6 @@ class PostgresWakeups:
         if self._ear is ear:
             self._ear = None
             self._listening.discard(self)
-        ear.wake()
         if ear.is_here:
             await ear.close()
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 import asyncpg
@@ -24,12 +25,15 @@ class AsyncpgEar(Bell):
 
     async def is_direct(self) -> bool:
         # Not prepared under a name, which a pooler's session may have, and in one transaction, so in one session.
-        async with answered(), self._connection.transaction():
+        async with answered(self._connection.terminate):
+            await self._connection.execute("BEGIN")
             question = await self._connection.prepare(WHO_SERVES, name="")
-            return bool(await question.fetchval() == self._connection.get_server_pid())
+            served_by = await question.fetchval()
+            await self._connection.execute("COMMIT")
+        return bool(served_by == self._connection.get_server_pid())
 
     async def listen(self, channel: str) -> None:
-        async with answered():
+        async with answered(self._connection.terminate):
             await self._connection.add_listener(channel, self._hear)
 
     def _hear(self, _connection: Any, _process: int, _channel: str, message: str) -> None:
@@ -46,7 +50,7 @@ class AsyncpgEar(Bell):
         return heard
 
     async def close(self) -> None:
-        try:
+        self.wake()
+        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
             await self._connection.close(timeout=FAREWELL)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
-            await one_turn()  # it has been cut off, and its transport goes when the loop comes round
+        await one_turn()  # what has been cut goes when the loop comes round

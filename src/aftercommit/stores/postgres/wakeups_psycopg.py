@@ -78,8 +78,8 @@ class PsycopgEar:
         self._bell, self._rope = socket.socketpair()
         for end in (self._bell, self._rope):
             end.setblocking(False)
-        #: Nobody closes the connection while it is spoken on.
-        self._speaking = threading.Lock()
+        #: Nobody closes the connection while it is used; whoever waits is woken first.
+        self._in_use = threading.Lock()
 
     async def is_direct(self) -> bool:
         return self._wire.is_served_by(self._ask(WHO_SERVES))
@@ -88,7 +88,7 @@ class PsycopgEar:
         self._ask(listen_sql(channel))
 
     def _ask(self, words: str) -> bytes | None:
-        with self._speaking:
+        with self._in_use:
             asking = self._wire.asked(words)
             try:
                 seconds = next(asking)
@@ -99,7 +99,8 @@ class PsycopgEar:
                 return value
 
     async def wait(self, seconds: float) -> bool:
-        return self._is_rung(seconds)
+        with self._in_use:
+            return self._is_rung(seconds)
 
     def _is_rung(self, seconds: float) -> bool:
         with DefaultSelector() as selector:
@@ -111,7 +112,7 @@ class PsycopgEar:
         return bool(ready)
 
     def take(self) -> list[str]:
-        with self._speaking:
+        with self._in_use:
             return self._wire.take()
 
     def wake(self) -> None:
@@ -119,7 +120,8 @@ class PsycopgEar:
             self._rope.send(b"!")
 
     async def close(self) -> None:
-        with self._speaking:
+        self.wake()
+        with self._in_use:
             self._wire.connection.close()
-        self._bell.close()
-        self._rope.close()
+            self._bell.close()
+            self._rope.close()

@@ -42,4 +42,6 @@ class AsyncPsycopgEar(Bell):
         return self._wire.take()
 
     async def close(self) -> None:
+        self.ring_no_more()
+        self.wake()
         await self._wire.connection.close()  # type: ignore[misc]

@@ -1,6 +1,9 @@
 -- What waits and what is dead, key by key: of rows that are done both columns are NULL. They are virtual, so that only
 -- the index is built, and writers go on meanwhile. Each statement may find its work done: DDL commits by itself here.
--- MySQL knows no IF NOT EXISTS for columns, nor adds such columns together with an index.
+-- MySQL knows no IF NOT EXISTS for columns, nor adds such columns together with an index. Both wait for transactions
+-- that have used the table, and everybody else waits behind them: not for longer than this.
+SET @aftercommit_patience = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 10;
+
 SET @aftercommit = IF(
   (SELECT COUNT(*) FROM information_schema.columns
    WHERE table_schema = IF(LOCATE('.', '{table}') > 0, REPLACE(SUBSTRING_INDEX('{table}', '.', 1), '`', ''), DATABASE())
@@ -30,3 +33,5 @@ PREPARE aftercommit FROM @aftercommit;
 EXECUTE aftercommit;
 
 DEALLOCATE PREPARE aftercommit;
+
+SET SESSION lock_wait_timeout = @aftercommit_patience;

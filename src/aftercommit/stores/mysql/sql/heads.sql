@@ -1,5 +1,5 @@
--- The heads of the keys that have the next :rows rows of these partitions, behind where a walk stands, in order; and how
--- many of those rows each key has. Of a long key no more is looked at than that: the next page begins behind it.
+-- The heads of the keys that have the next rows behind where a walk stands, and how many of these rows each key has.
+-- Of a long key no more is looked at than one page: the next one begins behind it.
 SELECT head.partition_no, head.order_key,
        CASE WHEN :blocks THEN (
          SELECT position FROM {table} FORCE INDEX ({index:order})

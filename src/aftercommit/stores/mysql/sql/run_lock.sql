@@ -1,5 +1,5 @@
--- Lock the rows of runs by their position and pass over what others have locked. A row that is not as it was seen does
--- not come back, and nothing is locked but these rows: no gap, no other index.
+-- Lock the rows of runs by their position, and pass over what others have locked.
+-- A row that is not as it was seen does not come back. Nothing is locked but these rows: no gap, and no other index.
 SELECT {table}.position, event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, event_key,
        payload, payload_bytes, headers, occurred_at, scheduled_at, attempts, abandoned, {table}.lease_epoch,
        COALESCE(locked_by <> :owner, 0), created_at, available_at, content_type, payload_version, done_handlers, {now}

@@ -8,13 +8,13 @@ CREATE TABLE {instance_table} (
   status smallint NOT NULL DEFAULT 0
 );
 
--- Every heartbeat writes all rows of its instance; with that much room on its page a row finds its old place again.
+-- Every heartbeat writes all rows of its instance; with that much room on its page a row stays on it.
 CREATE TABLE {partition_table} (
   partition_no smallint PRIMARY KEY,
   owner varchar(128) COLLATE "C",
   epoch integer NOT NULL DEFAULT 0,
   expires_at timestamptz
-) WITH (fillfactor = 25);
+) WITH (fillfactor = 100);
 
 -- All there will ever be, so that nobody has to begin.
 INSERT INTO {partition_table} (partition_no) SELECT generate_series(0, 255);

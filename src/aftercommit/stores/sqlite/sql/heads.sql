@@ -1,5 +1,4 @@
--- The first unfinished row of each key, partition by partition, by one probe for each key; the walk stops at the limit.
--- A step without a position has come to the end of its partition.
+-- The first unfinished row of each key, by one probe for each; a step without a position has ended its partition.
 WITH RECURSIVE walk (number, position) AS (
   SELECT 0, (
     SELECT position FROM {table}

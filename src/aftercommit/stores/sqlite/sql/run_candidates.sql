@@ -1,5 +1,4 @@
--- What the run of each key may be: its unbroken prefix of rows that are due and free. Where rows that are not due are passed
--- over, these are listed too, up to the last row of the run, unless anything of the key is leased.
+-- The run of each key: its unbroken prefix of rows that are due and free, with those that it may pass over.
 WITH asked AS MATERIALIZED (
   SELECT key AS number, json_extract(value, '$[0]') AS partition_no, json_extract(value, '$[1]') AS order_key
   FROM json_each(:asked)

@@ -1,0 +1,72 @@
+"""A process of a fleet that keeps order: a worker whose events have keys and leave their effects in the database."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from typing import Any
+
+from tests.promises import worker  # first: it sets the clocks before the library reads one
+
+from aftercommit import EventEnvelope  # isort: skip
+from tests.promises.effects import Effects
+from tests.promises.key_listener import ASYNC, SYNC, KeyListener, type_of
+
+
+class Instance(worker.Worker):
+    """More commands."""
+
+    def _register(self, spec: dict[str, Any]) -> None:
+        listener = KeyListener(
+            self.journal,
+            Effects(self.world.somebody),
+            self.world.folder,
+            failures=spec["failures"],
+            obeys=spec["obeys"],
+        )
+        self.outbox.register(SYNC, listener.sync)
+        self.outbox.register(ASYNC, listener.coloured)
+
+    async def write_key(self, key: str, numbers: list[int], does: dict[str, str] | None = None) -> list[str]:
+        """Events of one key in one transaction; what handlers shall do, by number."""
+        events = [event_of(key, number, (does or {}).get(str(number))) for number in numbers]
+        async with self.outbox.transaction():
+            await self.outbox.write_all(events)
+        return [event.event_id for event in events]
+
+    async def write_keys(self, keys: list[str], at_least: int, seed: int, pause: float) -> dict[str, int]:
+        """That many events, and then on until the gate is open; a few keys get most of them. How many each has got."""
+        chance, written = random.Random(seed), dict.fromkeys(keys, 0)
+        weights = [1 / rank for rank in range(1, len(keys) + 1)]
+        while sum(written.values()) < at_least or not self.gate.exists():
+            events = []
+            for key in chance.choices(keys, weights, k=chance.randint(1, 8)):
+                events.append(event_of(key, written[key]))
+                written[key] += 1
+            async with self.outbox.transaction():
+                await self.outbox.write_all(events)
+            if pause:
+                await self._pause(pause)
+        return written
+
+    async def discard(self, event_id: str) -> bool:
+        discarded: bool = await self.outbox.dead.discard(event_id, reason="not needed any more")
+        return discarded
+
+    async def blocked(self) -> list[str]:
+        """Keys that stand still."""
+        return [blocked.key for blocked in (await self.outbox.stats()).blocked]
+
+
+def event_of(key: str, number: int, does: str | None = None) -> EventEnvelope:
+    order = {"n": number} | ({"does": does} if does else {})
+    return EventEnvelope(type_of(number), payload_json=json.dumps(order), key=key)
+
+
+def main(spec: dict[str, Any]) -> None:
+    worker.main(spec, Instance)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

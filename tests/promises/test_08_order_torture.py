@@ -1,0 +1,138 @@
+"""Promise 8: order per key while instances come, go, die and freeze, and handlers fail."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from aftercommit.rules.partitions import PARTITION_COUNT
+from tests.promises.harness import Process
+from tests.promises.ordered import BUSY, Member, OrderedFleet
+
+RUNTIMES = ["threads", "asyncio"]
+
+#: One handler call in ten fails.
+FAILURES = 0.1
+
+
+class Torture:
+    """A fleet under fire while others write for it."""
+
+    def __init__(self, fleet: OrderedFleet, *, keys: int, seed: int) -> None:
+        self.fleet = fleet
+        self.chance = random.Random(seed)
+        self.faults: Counter[str] = Counter()
+        self._keys = [f"key-{number}" for number in range(keys)]
+        self._writers: list[Process] = []
+        self._joined = 0
+
+    def write(self, *, at_least: int, pause: float) -> None:
+        """Two processes, each with keys of its own: transactions of a key never overlap."""
+        for number, runtime in enumerate(RUNTIMES):
+            writer = self.fleet.writer(runtime)
+            keys = self._keys[number :: len(RUNTIMES)]
+            writer.send("write_keys", keys=keys, at_least=at_least // 2, seed=self.chance.random(), pause=pause)
+            self._writers.append(writer)
+
+    def join(self) -> None:
+        with self.fleet.taken_over():
+            self.fleet.join(RUNTIMES[self._joined % 2], failures=FAILURES)
+        self._joined += 1
+        self.faults["join"] += 1
+
+    def leave(self) -> None:
+        with self.fleet.taken_over():
+            self.fleet.leave(self._somebody())
+        self.faults["leave"] += 1
+
+    def kill(self) -> None:
+        with self.fleet.taken_over():
+            self.fleet.kill(self._somebody())
+        self.faults["kill"] += 1
+
+    def freeze(self) -> None:
+        with self.fleet.frozen(self._somebody()), self.fleet.taken_over():
+            pass
+        self.fleet.until_owned(self.fleet.members)
+        self.faults["freeze"] += 1
+
+    def _somebody(self) -> Member:
+        """One that has something to do, if there is one."""
+        busy = [member for member in self.fleet.members if self.fleet.held_by(member)]
+        return self.chance.choice(busy or self.fleet.members)
+
+    def anything(self) -> None:
+        """From one to four instances."""
+        size = len(self.fleet.members)
+        possible = [self.join] * (size < 4) + [self.leave, self.kill, self.freeze] * (size > 1)
+        self.chance.choice(possible)()
+
+    def delivered(self) -> int:
+        return int(self.fleet.fleet.rows("SELECT count(*) FROM outbox_event WHERE status = 1")[0][0])
+
+    def end(self, *, timeout: float) -> int:
+        """Until everything is delivered; how many there were."""
+        self.fleet.open_gate()
+        written: dict[str, int] = {}
+        for writer in self._writers:
+            written |= writer.answer(timeout)
+            writer.finish()
+        total = sum(written.values())
+        self.fleet.until_settled(total, timeout=timeout)
+        assert {key: list(range(count)) for key, count in written.items() if count} == self.fleet.written()
+        return total
+
+    def every_partition_has_one_owner_that_lives(self) -> None:
+        cluster = self.fleet.cluster()
+        assert cluster.unowned == ()
+        assert {member.id for member in cluster.members} == {member.id for member in self.fleet.members}
+        assert not any(member.is_stale for member in cluster.members)
+        assert sum(len(member.partitions) for member in cluster.members) == PARTITION_COUNT
+
+    def handlers_have_failed(self, total: int) -> None:
+        """Of the attempts that were reported, and a dead instance has reported none, about a tenth."""
+        failed = self.fleet.fleet.rows("SELECT sum(attempts) FROM outbox_event")[0][0]
+        assert failed > total * FAILURES / 2
+
+
+@pytest.mark.parametrize("fleet", ["postgres", "mariadb"], indirect=True)
+def test_promise_08_order_per_key_survives_instances_that_join_leave_die_and_freeze(ordered: OrderedFleet) -> None:
+    torture = Torture(ordered, keys=100, seed=8)
+    torture.join()
+    torture.write(at_least=3000, pause=0.02)
+    torture.join()
+    torture.join()
+    torture.kill()
+    torture.freeze()
+    torture.leave()
+    torture.join()
+    torture.freeze()
+    torture.kill()
+    total = torture.end(timeout=60)
+
+    torture.every_partition_has_one_owner_that_lives()
+    ordered.all_delivered_in_order()
+    torture.handlers_have_failed(total)
+    assert len({effect.pid for effect in ordered.effects.all()}) == 4, "every instance has delivered"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1700)
+@pytest.mark.parametrize("fleet", ["postgres", "mariadb"], indirect=True)
+def test_promise_08_order_per_key_survives_a_long_torture(ordered: OrderedFleet) -> None:
+    ordered.times = BUSY
+    ordered.open_gate()  # the writers stop as soon as they have written enough
+    torture = Torture(ordered, keys=1000, seed=200_000)
+    torture.join()
+    torture.write(at_least=200_000, pause=0.0)
+    while torture.delivered() < 180_000:
+        torture.anything()
+    total = torture.end(timeout=600)
+
+    torture.every_partition_has_one_owner_that_lives()
+    ordered.all_delivered_in_order()
+    torture.handlers_have_failed(total)
+    assert total >= 200_000
+    assert all(torture.faults[fault] > 2 for fault in ("join", "leave", "kill", "freeze")), torture.faults

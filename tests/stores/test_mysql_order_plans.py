@@ -1,0 +1,173 @@
+"""What heads and runs of keys cost on MySQL and MariaDB: no more in a big table than in a small one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from aftercommit.order import HeadsRequest, HeadState, KeyClaimRequest, KeyRule, OrderKey
+from aftercommit.runtime.threads import run
+from aftercommit.testing.kit import LEASE
+from tests.stores.mysql_kit import DIGITS, Table, cost, locked, made, store_at
+
+#: How many keys are asked for.
+BATCH = 20
+
+#: A walk reads a page of rows at a time, and each head once more in the table; temporary tables count too.
+PAGE = 100 * 10
+
+#: Where there is what: a key behind a dead row, keys that are not due, keys that are ready, and other people's rows.
+BLOCKED, LATER, READY, OTHERS = 3, 4, 5, 6
+
+ROW = f"""
+INSERT INTO outbox_event (event_id, event_type, aggregate_type, event_key, partition_no, payload, content_type,
+  occurred_at, status, created_at, available_at, done_at)
+SELECT CONCAT(%s, n), 'Happened', '__GLOBAL__', {{key}}, %s, '{{}}', 'application/json',
+  UTC_TIMESTAMP(6), %s, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL {{due}}, {{ended}}
+FROM (SELECT n0.n + 10 * n1.n + 100 * n2.n + 1000 * n3.n + 10000 * n4.n + 100000 * n5.n AS n
+      FROM {DIGITS} n0, {DIGITS} n1, {DIGITS} n2, {DIGITS} n3, {DIGITS} n4, {DIGITS} n5) AS numbers
+WHERE n < %s ORDER BY n
+"""
+
+
+def fill(
+    table: Table, kind: str, count: int, key: str, partition: int, *, status: int = 0, is_due: bool = True
+) -> None:
+    sql = ROW.replace("{key}", key).replace("{due}", "-1 HOUR" if is_due else "1 DAY")
+    sql = sql.replace("{ended}", "NULL" if status in (0, 2) else "UTC_TIMESTAMP(6)")
+    table.execute(sql, f"{kind}-", partition, status, count)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param({"behind": 20_000, "later": 5_000, "others": 20_000, "done": 20_000}, id="some"),
+        pytest.param(
+            {"behind": 500_000, "later": 100_000, "others": 500_000, "done": 500_000},
+            id="many",
+            marks=[pytest.mark.slow, pytest.mark.timeout(900)],
+        ),
+    ],
+)
+def table(mysql_url: str, request: pytest.FixtureRequest) -> Iterator[Table]:
+    table, count = made(mysql_url), request.param
+    table.execute("TRUNCATE outbox_event")
+    fill(table, "done", count["done"], "CONCAT('k', n MOD 100)", READY, status=1)
+    fill(table, "dead", 1, "'long'", BLOCKED, status=3)
+    fill(table, "behind", count["behind"], "'long'", BLOCKED)
+    fill(table, "after", 1, "'short'", BLOCKED)
+    fill(table, "later", count["later"], "CONCAT('k', n)", LATER, is_due=False)
+    fill(table, "others", count["others"], "CONCAT('k', n MOD 1000)", OTHERS)
+    fill(table, "ready", 20 * BATCH, f"CONCAT('k', n MOD {BATCH})", READY)
+    yield table
+    table.execute("TRUNCATE outbox_event")
+    table.close()
+
+
+@pytest.fixture(params=["plain", "analysed"])
+def store(table: Table, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """ANALYZE gives the optimizer other ideas."""
+    if request.param == "analysed":
+        table.read("ANALYZE TABLE outbox_event")
+    store = store_at(table.url)
+    run(store.open())
+    yield store
+    run(store.close())
+    table.execute("UPDATE outbox_event SET locked_by = NULL, lease_until = NULL WHERE locked_by = 'alice'")
+
+
+RULES = [KeyRule(stops, blocks) for stops in (True, False) for blocks in (True, False)]
+
+
+def walk(*partitions: int, limit: int = 1000, **more: Any) -> HeadsRequest:
+    return HeadsRequest(partitions, limit, **more)
+
+
+def claim(*keys: OrderKey, rule: KeyRule = RULES[0]) -> KeyClaimRequest:
+    return KeyClaimRequest("alice", keys, 10, LEASE, 0.0, rule)
+
+
+def test_a_long_key_behind_a_dead_row_is_passed_by_a_page(store: Any) -> None:
+    found, count = cost(store, store.heads(walk(BLOCKED)))
+    assert [(head.key.key, head.state) for head in found.heads] == [
+        ("long", HeadState.BLOCKED),
+        ("short", HeadState.READY),
+    ]
+    assert count < PAGE
+
+
+def test_what_others_own_and_what_is_done_costs_nothing(store: Any) -> None:
+    """Each partition that has nothing is one look at the index."""
+    found, count = cost(store, store.heads(walk(*(set(range(256)) - {BLOCKED, LATER, READY, OTHERS}))))
+    assert (found.heads, found.after) == ([], None)
+    assert count < 2 * 256
+    found, count = cost(store, store.heads(walk(*(set(range(256)) - {BLOCKED, LATER, OTHERS}))))
+    assert len(found.heads) == BATCH
+    assert count < 5 * PAGE, "some pages: the keys have twenty rows each"
+
+
+def test_a_walk_over_keys_that_are_not_due_stops_at_its_limit_and_goes_on_there(store: Any) -> None:
+    found, count = cost(store, store.heads(walk(LATER, limit=100)))
+    assert {head.state for head in found.heads} == {HeadState.LATER}
+    assert count < 2 * PAGE
+    again, count = cost(store, store.heads(walk(LATER, limit=100, after=found.after)))
+    assert len(again.heads) == 100
+    assert not {head.key for head in found.heads} & {head.key for head in again.heads}
+    assert count < 2 * PAGE
+
+
+def test_a_look_past_rows_that_are_not_due_has_an_end(store: Any) -> None:
+    """A thousand rows of a key, and no more, however many there are."""
+    found, count = cost(store, store.heads(walk(BLOCKED, rule=KeyRule(stops=False, blocks=False))))
+    assert [head.state for head in found.heads] == [HeadState.READY] * 2
+    assert count < PAGE + 5 * 1000
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_a_run_is_claimed_by_its_own_rows(store: Any, rule: KeyRule) -> None:
+    keys = [OrderKey(READY, f"k{number}") for number in range(BATCH)]
+    taken, count = cost(store, store.claim_keys(claim(*keys, rule=rule)))
+    assert len(taken.rows) == 10 * BATCH
+    assert count < 20 * len(taken.rows)
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+def test_a_run_of_a_long_key_costs_no_more(store: Any, blocks: bool) -> None:
+    taken, count = cost(store, store.claim_keys(claim(OrderKey(BLOCKED, "long"), rule=KeyRule(blocks=blocks))))
+    assert len(taken.rows) == (0 if blocks else 10)
+    assert count < 20 * 10
+
+
+def test_keys_that_are_not_due_are_asked_by_a_look_each(store: Any) -> None:
+    taken, count = cost(store, store.claim_keys(claim(*[OrderKey(LATER, f"k{number}") for number in range(BATCH)])))
+    assert not taken.rows
+    assert count < 10 * BATCH
+
+
+def test_an_old_snapshot_makes_a_walk_no_dearer(table: Table, store: Any) -> None:
+    with locked(table.url, "SELECT COUNT(*) FROM outbox_schema"):
+        found, count = cost(store, store.heads(walk(BLOCKED, LATER, limit=100)))
+    assert len(found.heads) == 100
+    assert count < 3 * PAGE
+
+
+def test_blocked_keys_are_told_by_their_dead_rows(store: Any) -> None:
+    (found,), count = cost(store, store.records.blocked(100))
+    assert (found.key, found.event_id) == ("long", "dead-0")
+    assert count < 20
+
+
+@pytest.mark.parametrize("partitions", [(BLOCKED,), (LATER, READY), tuple(range(4, 256)), tuple(range(256))], ids=len)
+def test_a_page_is_read_in_the_order_of_the_index(table: Table, store: Any, partitions: tuple[int, ...]) -> None:
+    statement = store._sql["heads"]
+    values = {"first": partitions[0], "after_key": "", "others": partitions[1:] or (-1,), "rows": 100, "blocks": True}
+    with table.connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN {statement.sql}", statement.bind(**values))
+        (page,) = [
+            row for row in cursor.fetchall() if (row["select_type"], row["table"]) == ("DERIVED", "outbox_event")
+        ]
+    assert (page["key"], page["type"]) == ("outbox_event_order", "range")
+    assert "filesort" not in page["Extra"]
+    assert "Using index" in page["Extra"], "nothing of the rows themselves"
