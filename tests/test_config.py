@@ -30,11 +30,19 @@ DEFAULTS: dict[str, Any] = {
     "hot_path": True,
     "poller_enabled": True,
     "poll_interval": timedelta(seconds=5),
+    "max_poll_interval": None,
     "batch_size": 50,
     "skip_recent": timedelta(0),
     "lock_timeout": timedelta(seconds=30),
     "max_abandoned": 5,
     "unroutable_grace": timedelta(0),
+    "ordered": False,
+    "stop_on_first_failure": True,
+    "on_dead": "block",
+    "serialize_keys": False,
+    "heartbeat_interval": timedelta(seconds=5),
+    "stale_timeout": timedelta(seconds=30),
+    "rebalance_interval": timedelta(seconds=10),
     "delete_completed": False,
     "purge_retention": None,
     "purge_dead": False,
@@ -116,7 +124,7 @@ def test_a_count_is_a_positive_int(option: str, wrong: Any) -> None:
     assert getattr(OutboxConfig(**{option: 7}), option) == 7
 
 
-@pytest.mark.parametrize("option", ["hot_path", "poller_enabled", "delete_completed", "purge_dead"])
+@pytest.mark.parametrize("option", ["hot_path", "poller_enabled", "delete_completed", "purge_dead", "ordered"])
 @pytest.mark.parametrize("wrong", [0, 1, "no", None])
 def test_a_switch_is_true_or_false(option: str, wrong: Any) -> None:
     with pytest.raises(InvalidOption, match=option):
@@ -318,6 +326,7 @@ def test_many_nodes_leave_the_unroutable_to_each_other(kind: Any) -> None:
 
 WRITING = {"table", "schema", "create_schema", "metrics", "writer_hook", "context_providers", "serializer"}
 WRITING |= {"publish_enabled", "publish_after_save"}
+WRITING |= {"ordered", "on_dead", "serialize_keys"}  # the table remembers order, and writers agree with it
 PURGING = {"purge_retention", "purge_interval", "purge_batch_size"}
 
 
@@ -347,3 +356,45 @@ def test_a_writer_takes_the_options_of_writing_and_purging(kind: Any) -> None:
 def test_an_interval_of_purging_without_an_age_is_refused(kind: Any) -> None:
     with pytest.raises(InvalidOption, match="purge_interval='1m' has no effect without purge_retention"):
         kind("sqlite://", purge_interval="1m")
+
+
+# ---------------------------------------------------------------- order
+
+
+@pytest.mark.parametrize(
+    "option", [{"stop_on_first_failure": False}, {"on_dead": "continue"}, {"serialize_keys": True}]
+)
+def test_what_says_how_order_is_kept_has_no_meaning_without_it(option: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption, match=f"{next(iter(option))}=.* has no effect without order"):
+        Outbox("sqlite://", **option)
+
+
+@pytest.mark.parametrize("wrong", ["stop", "", None, True])
+def test_on_dead_is_block_or_continue(wrong: Any) -> None:
+    with pytest.raises(InvalidOption, match="on_dead"):
+        Outbox("sqlite://", ordered=True, on_dead=wrong)
+
+
+def test_one_late_heartbeat_must_not_cost_an_instance_its_partitions() -> None:
+    with pytest.raises(InvalidOption, match="stale_timeout=0:00:09 is less than two heartbeats of 0:00:05"):
+        OutboxConfig(stale_timeout="9s")
+    assert OutboxConfig(stale_timeout="10s").stale_timeout == timedelta(seconds=10)
+
+
+def test_the_longest_pause_is_no_shorter_than_the_shortest() -> None:
+    with pytest.raises(InvalidOption, match="max_poll_interval=0:00:04 is shorter than poll_interval=0:00:05"):
+        OutboxConfig(max_poll_interval="4s")
+
+
+def test_recent_rows_are_not_skipped_where_that_would_hold_up_their_keys() -> None:
+    with pytest.raises(InvalidOption, match="skip_recent=0:00:01 would hold up every key"):
+        Outbox("sqlite://", ordered=True, skip_recent="1s")
+
+
+def test_the_ordered_wiring_is_ordered_and_leaves_unknown_events_to_others_for_a_while(kind: Any) -> None:
+    config = kind.ordered("sqlite://").config
+    assert config.ordered
+    assert config.unroutable_grace == timedelta(minutes=10)
+    for refused in ({"ordered": False}, {"poller_enabled": False}, {"skip_recent": "1s"}):
+        with pytest.raises(InvalidOption, match="makes no sense in ordered"):
+            kind.ordered("sqlite://", **refused)

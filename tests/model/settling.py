@@ -66,12 +66,20 @@ def _settle_slowly(
     if sent.was_accepted is None:
         written = _write(rules, me, table, memory, place, sent)
         words = f"{sent.outcome} of {event} is written{_refusal(written)}"
-        yield Step(words, written.table, written.memory, written.lost, broken=written.broken)
+        after = _with_answer(written.memory, place, was_accepted=written.was_accepted)
+        yield Step(words, written.table, after, written.lost, broken=written.broken)
         yield Step(f"{who} gives up waiting for {event}", table, with_stray(unsure, place, sent), is_fault=True)
         return
     after = _answered(rules, memory, place, was_accepted=sent.was_accepted)
     yield Step(f"{who} hears that {event} is settled", table, after)
     yield Step(f"{who} never hears that {event} is settled", table, unsure, is_fault=True)
+
+
+def _with_answer(memory: Memory, place: int, *, was_accepted: bool) -> Memory:
+    copy = memory.copies[place]
+    if copy is None or copy.sent is None:
+        return memory
+    return with_copy(memory, place, copy._replace(sent=copy.sent._replace(was_accepted=was_accepted)))
 
 
 def _refusal(written: _Written) -> str:
@@ -83,8 +91,6 @@ def _write(rules: Rules, me: int, table: Table, memory: Memory, place: int, stat
     row, copy = table.rows[place], memory.copies[place]
     is_unfenced = Bug.UNFENCED_SETTLE if statement.outcome is not Outcome.RELEASE else Bug.RELEASE_WITHOUT_FENCE
     was_accepted = is_fenced_in(rules, me, row, statement) or is_unfenced in rules.bugs
-    if copy is not None and copy.sent is not None:
-        memory = with_copy(memory, place, copy._replace(sent=copy.sent._replace(was_accepted=was_accepted)))
     if not was_accepted:
         return _Written(table, memory, was_accepted)
     broken = _what_breaks(statement, copy)

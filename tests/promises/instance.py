@@ -35,13 +35,15 @@ class Instance(worker.Worker):
             await self.outbox.write_all(events)
         return [event.event_id for event in events]
 
-    async def write_keys(self, keys: list[str], at_least: int, seed: int, pause: float) -> dict[str, int]:
+    async def write_keys(
+        self, keys: list[str], at_least: int, seed: int, together: int, pause: float
+    ) -> dict[str, int]:
         """That many events, and then on until the gate is open; a few keys get most of them. How many each has got."""
         chance, written = random.Random(seed), dict.fromkeys(keys, 0)
         weights = [1 / rank for rank in range(1, len(keys) + 1)]
         while sum(written.values()) < at_least or not self.gate.exists():
             events = []
-            for key in chance.choices(keys, weights, k=chance.randint(1, 8)):
+            for key in chance.choices(keys, weights, k=chance.randint(1, together)):
                 events.append(event_of(key, written[key]))
                 written[key] += 1
             async with self.outbox.transaction():

@@ -80,6 +80,44 @@ def test_a_fence_with_a_gap_is_seen(bites: Any, statement: str, part: str) -> No
 
 #: By the test that finds it: a statement, a word of it, and what it says instead.
 MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
+    "test_who_joins_is_a_member_once": [
+        ("fleet_members", "{now} - heartbeat_at", "heartbeat_at"),
+    ],
+    "test_the_silent_are_removed_but_not_who_removes_them": [
+        ("fleet_silent", "AND id <> :but", "AND :but = :but"),
+    ],
+    "test_who_leaves_owns_nothing_and_may_leave_again": [
+        ("fleet_give_all", "owner = NULL", "owner = owner"),
+        ("fleet_give_all", "epoch = epoch + 1, ", ""),
+        ("fleet_give_all", "WHERE owner = :id", "WHERE :id = :id"),
+        ("fleet_leave", "WHERE id = :id", "WHERE id = :id AND 0"),
+    ],
+    "test_what_is_free_can_be_taken": [
+        ("fleet_take", "expires_at = {now} + :lasts", "expires_at = :lasts"),
+        ("fleet_partitions", "expires_at - {now}", "expires_at"),
+    ],
+    "test_what_changed_since_it_was_seen_is_not_taken": [
+        ("fleet_take", "AND epoch = json_extract(seen.value, '$[1]')", ""),
+    ],
+    "test_what_somebody_owns_is_not_taken_before_its_time_is_over": [
+        ("fleet_take", "AND (owner IS NULL OR expires_at <= {now})", ""),
+        ("fleet_take", "OR expires_at <= {now}", ""),
+    ],
+    "test_a_heartbeat_prolongs_what_is_owned_and_nobody_elses": [
+        ("fleet_prolong", "WHERE owner = :id", "WHERE :id = :id"),
+        ("fleet_prolong", "{now} + :lasts", "expires_at + 0 * :lasts"),
+        ("fleet_owned", "WHERE owner = :id", "WHERE :id = :id"),
+    ],
+    "test_only_the_owner_gives_and_only_under_the_epoch_it_knows": [
+        ("fleet_give", "AND owner = :id", "AND :id = :id"),
+        ("fleet_give", "AND epoch = json_extract(seen.value, '$[1]')", ""),
+        ("fleet_give", "epoch = epoch + 1", "epoch = epoch"),
+        ("fleet_give", "expires_at = {now}", "expires_at = NULL"),
+    ],
+    "test_the_lag_of_a_partition_is_the_age_of_its_oldest_unfinished_event": [
+        ("fleet_lags", "min(created_at)", "max(created_at)"),
+        ("fleet_lags", "WHERE status IN (0, 2)", ""),
+    ],
     "test_a_held_row_is_nobody_elses": [
         ("claim_select", "AND (locked_by IS NULL OR lease_until <= {now})", ""),
     ],

@@ -8,9 +8,8 @@ from typing import Any, Final
 from aftercommit.claims import ClaimRequest, RowKey
 from aftercommit.event import EventStatus
 from aftercommit.execution import Executor, Tx
-from aftercommit.order import HeadsRequest, KeyClaimRequest
-from aftercommit.stores.rows import AVAILABLE_AT, POSITION, HeldRow, as_group
-from aftercommit.stores.runs import Candidate, heads_at_once, run_values, unbroken
+from aftercommit.stores.rows import AVAILABLE_AT, POSITION, HeldRow
+from aftercommit.stores.run_steps import RunsInSteps
 from aftercommit.stores.statements import Dialect, Statement, Statements
 
 #: Outcomes of one kind, by the statement that writes them.
@@ -20,13 +19,11 @@ Groups = Mapping[Statement, list[HeldRow]]
 _REACH: Final = 4
 
 
-class InSteps:
+class InSteps(RunsInSteps):
     """Claims, settles and renews by a SELECT that locks and an UPDATE of what it found."""
 
     def __init__(self, executor: Executor, statements: Statements, dialect: Dialect) -> None:
-        self._executor = executor
-        self._sql = statements
-        self._dialect = dialect
+        super().__init__(executor, statements, dialect)
         #: The statuses of each look.
         self._looks: tuple[int | None, ...] = (
             (EventStatus.NEW.value, EventStatus.RETRY.value) if dialect.claims_by_status else (None,)
@@ -48,39 +45,6 @@ class InSteps:
             return rows, None if len(rows) >= request.limit else await self._next_due(tx)
 
         return await self._executor.transact(work)
-
-    async def claim_keys(self, request: KeyClaimRequest, values: Mapping[str, object]) -> list[Any]:
-        """Listed without a lock, then locked one by one: what was not locked ends its run."""
-
-        async def work(tx: Tx) -> list[Any]:
-            lock, mark = self._sql["run_lock"], self._sql["claim_mark"]
-            listed = await self._candidates(tx, request)
-            if not listed:
-                return []
-            seen = as_group([(each.position, each.epoch, int(each.is_due)) for each in listed])
-            rows = {row[POSITION]: row for row in await tx.fetch(lock.sql, lock.bind(**values, candidates=seen))}
-            run = unbroken(listed, rows, stops=request.rule.stops)
-            leased = [each.position for each in run if each.is_due]
-            if leased:
-                await tx.execute(mark.sql, mark.bind(**values, positions=self._dialect.list(leased)))
-                await self._pass_over(tx, [each.position for each in run if not each.is_due])
-            return [rows[position] for position in leased]
-
-        return await self._executor.transact(work)
-
-    async def heads(self, request: HeadsRequest) -> list[Any]:
-        return await heads_at_once(request, self._executor, self._sql, self._dialect)
-
-    async def _candidates(self, tx: Tx, request: KeyClaimRequest) -> list[Candidate]:
-        look = self._sql["run_candidates"]
-        rows = await tx.fetch(look.sql, look.bind(**run_values(request, self._dialect)))
-        return [Candidate(*row) for row in rows]
-
-    async def _pass_over(self, tx: Tx, positions: Sequence[int]) -> None:
-        """Others who have listed these rows meanwhile, because they fell due, shall see that somebody was here."""
-        if positions and "pass_over" in self._sql:
-            statement = self._sql["pass_over"]
-            await tx.execute(statement.sql, statement.bind(positions=self._dialect.list(positions)))
 
     async def _next_due(self, tx: Tx) -> float | None:
         micros = (await tx.fetch(self._sql["next_due"].sql))[0][0]

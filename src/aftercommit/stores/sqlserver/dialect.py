@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from aftercommit.stores.rows import Times
+from aftercommit.stores.sqlserver.steps import SqlServerSteps
 from aftercommit.stores.statements import Dialect
 
 #: datetime2 has no zone: what is written has to be UTC before, since the driver drops the zone without a word.
@@ -33,4 +34,5 @@ DIALECT: Final = Dialect(
     times=TIMES,
     quotes=("[", "]"),
     returns_rows=True,
+    steps=SqlServerSteps,
 )

@@ -14,7 +14,7 @@ CREATE TABLE {partition_table} (
   owner varchar(128) COLLATE "C",
   epoch integer NOT NULL DEFAULT 0,
   expires_at timestamptz
-) WITH (fillfactor = 100);
+) WITH (fillfactor = 10);
 
 -- All there will ever be, so that nobody has to begin.
 INSERT INTO {partition_table} (partition_no) SELECT generate_series(0, 255);
