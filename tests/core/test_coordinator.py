@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from tests.core.faulty import short_pauses, until
 from tests.core.fleet_kit import ALL, SOON, FleetKit, in_a_fleet, owners
+from tests.servers import PrivatePostgres
 from tests.support import World
 
 __all__ = ["short_pauses"]
@@ -214,6 +216,29 @@ def test_an_outage_kills_nothing(world: World) -> None:
         alice.membership.heal()
         await until(lambda: not any(service.failures_in_a_row for service in alice.fleet.services))
         assert alice.lost() == []
+
+    in_a_fleet(world, scenario)
+
+
+@pytest.mark.parametrize("runtime", ["threads", "asyncio"])
+def test_a_server_that_crashed_and_came_back_finds_its_fleet(
+    runtime: str, tmp_path: Path, private_postgres: PrivatePostgres
+) -> None:
+    """Beats fail until it is there; then all is as it was, and nobody had to be started again."""
+    world = World(runtime, tmp_path, "postgres", private_postgres.url)
+
+    async def scenario(kit: FleetKit) -> None:
+        alice, bob = [
+            await kit.started(id, heartbeat_interval=SOON, rebalance_interval=SOON) for id in ("alice", "bob")
+        ]
+        await until(lambda: len(alice.owned) == len(bob.owned) == 128)
+        private_postgres.stop(immediate=True)
+        services = [*alice.fleet.services, *bob.fleet.services]
+        await until(lambda: all(service.failures_in_a_row for service in services))
+        private_postgres.start()
+        await until(lambda: not any(service.failures_in_a_row for service in services))
+        assert len(alice.owned) == len(bob.owned) == 128
+        assert not alice.owned & bob.owned
 
     in_a_fleet(world, scenario)
 

@@ -15,7 +15,7 @@ class Bug(Enum):
     RELEASE_WITHOUT_FENCE = "a release frees the row, whoever holds it"
     RENEWAL_MATCHES_AFTER_SETTLE = "a renewal asks for the epoch alone, which a settle leaves as it is"
     SETTLE_KEEPS_OWNER = "a settle does not clear locked_by"
-    TAKEOVER_KEEPS_EPOCH = "a takeover of an expired lease does not raise the epoch"
+    TAKEOVER_KEEPS_EPOCH = "a takeover of another's expired lease does not raise the epoch"
     FREE_CLAIM_KEEPS_EPOCH = "a claim of a free row does not raise the epoch"
     REPLAY_KEEPS_EPOCH = "a replay does not raise the epoch"
     OUTCOME_WRITTEN_AGAIN = "an outcome whose try was not answered is written again under a new lease"

@@ -61,7 +61,7 @@ def _is_passed_over(rules: Rules, row: Row) -> bool:
 
 
 def _claim_rows(rules: Rules, me: int, table: Table, memory: Memory, places: Sequence[int]) -> Iterator[Step]:
-    raised = tuple(place for place in places if _raises_epoch(rules, table.rows[place]))
+    raised = tuple(place for place in places if _raises_epoch(rules, me, table.rows[place]))
     lost = Lost(raised=raised, taken=tuple(places))
     memory = forget(memory, lost)
     nothing = memory
@@ -80,8 +80,10 @@ def _claim_rows(rules: Rules, me: int, table: Table, memory: Memory, places: Seq
     yield Step(words, table, memory, lost)
 
 
-def _raises_epoch(rules: Rules, row: Row) -> bool:
-    return (Bug.FREE_CLAIM_KEEPS_EPOCH if row.owner is None else Bug.TAKEOVER_KEEPS_EPOCH) not in rules.bugs
+def _raises_epoch(rules: Rules, me: int, row: Row) -> bool:
+    if row.owner is None:
+        return Bug.FREE_CLAIM_KEEPS_EPOCH not in rules.bugs
+    return row.owner == me or Bug.TAKEOVER_KEEPS_EPOCH not in rules.bugs
 
 
 def arrive(rules: Rules, me: int, table: Table, memory: Memory) -> Iterator[Step]:

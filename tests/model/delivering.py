@@ -22,7 +22,9 @@ def start(rules: Rules, me: int, table: Table, memory: Memory) -> Iterator[Step]
         elif copy.is_suspect:
             yield _start_suspect(rules, me, table, memory, place, copy)
         else:
-            yield Step(f"{instance(me)} starts {name_of(place)}", table, _delivering(memory, place, copy))
+            words = f"{instance(me)} starts {name_of(place)}"
+            broken = "" if copy.holds else f"one holder: {instance(me)} starts {name_of(place)} and is not its holder"
+            yield Step(words, table, _delivering(memory, place, copy), broken=broken)
 
 
 def _may_run(rules: Rules, memory: Memory, place: int, copy: Copy) -> bool:

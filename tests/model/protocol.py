@@ -78,7 +78,8 @@ class LeaseProtocol:
             if row.status is Status.DEAD and self.rules.world.killers and place not in self.rules.world.killers:
                 return f"killers end: {name_of(place)} is DEAD and has killed nobody"
             is_known = memory.copies[place] is not None or memory.arriving[place] is not None
-            if row.owner == me and not is_known and not self.rules.world.loses_answers:
+            is_mine = row.owner == me and row.is_unfinished
+            if is_mine and not is_known and not self.rules.world.loses_answers:
                 return f"one holder: {instance(me)} holds {name_of(place)} and does not know it"
         return self._what_is_wrong_in_memory(me, memory)
 

@@ -16,7 +16,7 @@ from aftercommit.fleet import Cluster
 from aftercommit.rules.partitions import ALL_PARTITIONS
 from tests.promises.effects import Effects, first_effects
 from tests.promises.harness import Fleet, Process
-from tests.promises.waiting import until
+from tests.promises.waiting import pause, until
 
 #: In seconds. Short, so that whatever happens to an instance is over within the test.
 TIMES = {
@@ -122,23 +122,31 @@ class OrderedFleet:
 
     # -------------------------------------------------------- what happens to them
 
-    def caught_delivering(self, member: Member) -> set[str]:
-        """Stop it while it holds leases on events; these."""
+    def caught_delivering(self, member: Member) -> dict[str, int]:
+        """Stop it while it holds leases on events; their epochs."""
 
-        def held() -> set[str]:
+        def held() -> dict[str, int]:
             member.process.signal(signal.SIGSTOP)
-            if not (rows := self.held_by(member)):
+            if not (rows := self._held_for_good(member)):
                 member.process.signal(signal.SIGCONT)
             return rows
 
         return until(held, what="an instance that holds events")
 
-    def held_by(self, member: Member) -> set[str]:
+    def _held_for_good(self, member: Member) -> dict[str, int]:
+        """What a stopped instance holds once the server has done all that it was asked for."""
+        before, now = None, self.held_by(member)
+        while before != now:
+            pause(0.05)
+            before, now = now, self.held_by(member)
+        return now
+
+    def held_by(self, member: Member) -> dict[str, int]:
+        """Events that it has a lease on, with their epochs."""
         rows = self.fleet.rows(
-            "SELECT event_id FROM outbox_event WHERE locked_by = ? AND status IN (0, 2)",
-            member.id,
+            "SELECT event_id, lease_epoch FROM outbox_event WHERE locked_by = ? AND status IN (0, 2)", member.id
         )
-        return {row["event_id"] for row in rows}
+        return {row["event_id"]: row["lease_epoch"] for row in rows}
 
     def kill(self, member: Member) -> None:
         """In the middle of deliveries."""
@@ -158,15 +166,16 @@ class OrderedFleet:
 
     @contextmanager
     def frozen(self, member: Member) -> Iterator[None]:
-        """Stopped in the middle of deliveries until others have everything that it held; then it goes on, and finds
+        """Stopped in the middle of deliveries until others have begun to take what it held; then it goes on, and finds
         that out."""
+        lost = member.count("lease_lost")
         held = self.caught_delivering(member)
         self.members.remove(member)
         yield
-        until(lambda: not held & self.held_by(member), what="others that take over its events")
+        until(lambda: held.items() - self.held_by(member).items(), what="others that take over its events")
         assert member.id not in self.owners().values()
         member.process.signal(signal.SIGCONT)
-        until(lambda: member.count("lease_lost"), what="marks of a stopped instance that are refused")
+        until(lambda: member.count("lease_lost") > lost, what="marks of a stopped instance that are refused")
         self.members.append(member)
 
     @contextmanager

@@ -203,7 +203,7 @@ async def _run_of(way: Way) -> list[str]:
 
 
 def test_two_who_lock_row_by_row_never_lease_both(way: Way, postgres_table: Table) -> None:
-    """Alice has locked the first row; Bob passes over it, locks the others, and leases nothing. Alice's run ends there."""
+    """Alice has locked the first row; Bob passes over it, locks the others, and leases nothing. There her run ends."""
 
     async def prepared() -> list[str]:
         async with way.opened() as store:

@@ -18,6 +18,7 @@ from aftercommit.runtime.threads import run
 from aftercommit.stores.sqlserver.target import _opener, _pyodbc, sqlserver_from_url
 from aftercommit.stores.sqlserver.url import address_of
 from aftercommit.testing import StoreConformance
+from tests.databases import RENEWED
 from tests.stores.kit import run_in
 
 URL = os.environ.get("AFTERCOMMIT_TEST_SQLSERVER_URL", "")
@@ -25,6 +26,7 @@ URL = os.environ.get("AFTERCOMMIT_TEST_SQLSERVER_URL", "")
 pytestmark = pytest.mark.skipif(not URL, reason="no SQL Server: AFTERCOMMIT_TEST_SQLSERVER_URL is not set")
 
 EPOCH = datetime(1970, 1, 1)
+COMPUTED = frozenset({"ids_size", "order_key"})
 TIMES = frozenset({"occurred_at", "scheduled_at", "created_at", "available_at", "done_at", "locked_at", "lease_until"})
 
 
@@ -47,9 +49,9 @@ class Table:
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Without the column that the server computes for itself."""
+        """Without the columns that the server computes for itself."""
         return [
-            {name: micros(value) if name in TIMES else value for name, value in row.items() if name != "ids_size"}
+            {name: micros(value) if name in TIMES else value for name, value in row.items() if name not in COMPUTED}
             for row in self.read("SELECT * FROM outbox_event ORDER BY position")
         ]
 
@@ -104,7 +106,8 @@ class TestSqlServer(StoreConformance):
     def database(self, request: pytest.FixtureRequest, table: Table) -> None:
         self.colour: Colour = request.param
         self.table = table
-        table.execute("DELETE FROM outbox_event")
+        for sql in filter(None, RENEWED.values()):
+            table.execute(sql)
 
     def make_store(self, **options: Any) -> Any:
         return sqlserver_from_url(self.table.url, self.colour, **{"create_schema": True, **options})

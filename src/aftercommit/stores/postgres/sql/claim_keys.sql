@@ -45,7 +45,6 @@ locked AS MATERIALIZED (
     WHERE ctid = listed.place
       AND status NOT IN (1, 3)
       AND lease_epoch = listed.lease_epoch
-      AND (available_at <= {now} OR NOT listed.is_due)
       AND (locked_by IS NOT NULL AND lease_until > {now}) IS NOT TRUE
     FOR UPDATE SKIP LOCKED
   ) AS row ON row.place = listed.place
