@@ -25,10 +25,14 @@ _MODULES: Final = {
     "postgres_sustained": "sustained",
     "postgres_done_rows": "done_rows",
     "postgres_latency": "latency",
+    "postgres_ordered_drain": "ordered",
+    "postgres_ordered_latency": "ordered",
+    "postgres_ordered_fleet": "ordered",
     "postgres_peers": "peers",
     "mysql_write": "writes",
     "mysql_write_all": "batches",
     "mysql_drain": "drains",
+    "mysql_ordered_drain": "ordered",
 }
 
 

@@ -40,12 +40,12 @@ def postgres_latency(sizes: Sizes, workshop: Path) -> list[Line]:
         for rate, count in sizes.paces.items():
             plan = Plan(count, rate)
             rivals: dict[str, Rival[Latency]] = {
-                "psycopg": partial(_threads, plan, place),
-                "psycopg async": partial(_loop, _psycopg_async, plan, place),
-                "asyncpg": partial(_loop, _asyncpg, plan, place),
-                "hand psycopg": partial(_hand_threads, plan, place),
-                "hand psycopg async": partial(_loop, partial(_hand_tasks, "psycopg async"), plan, place),
-                "hand asyncpg": partial(_loop, partial(_hand_tasks, "asyncpg"), plan, place),
+                "psycopg": partial(threads, plan, place),
+                "psycopg async": partial(loop, psycopg_tasks, plan, place),
+                "asyncpg": partial(loop, asyncpg_tasks, plan, place),
+                "hand psycopg": partial(hand_threads, plan, place),
+                "hand psycopg async": partial(loop, partial(_hand_tasks, "psycopg async"), plan, place),
+                "hand asyncpg": partial(loop, partial(_hand_tasks, "asyncpg"), plan, place),
             }
             samples = in_turn(rivals, sizes.rounds, workshop)
             lines += [
@@ -59,7 +59,12 @@ def postgres_latency(sizes: Sizes, workshop: Path) -> list[Line]:
 # ---------------------------------------------------------------- ours
 
 
-def _threads(plan: Plan, place: Postgres, _: Path) -> Latency:
+def key_of(number: int, keys: int | None) -> str | None:
+    """One of so many, in an ordered outbox; 0: no key there. None: an outbox without order."""
+    return f"key-{number % keys}" if keys else None
+
+
+def threads(plan: Plan, place: Postgres, _: Path, keys: int | None = None) -> Latency:
     times, arrived, answered = Times(), SimpleQueue[None](), threading.local()
 
     class Stamped(psycopg.Connection[Any]):
@@ -77,25 +82,25 @@ def _threads(plan: Plan, place: Postgres, _: Path) -> Latency:
     def write(number: int) -> None:
         with outbox.transaction() as tx:
             tx.execute(BUSINESS, hand.order(number))
-            times.ids[number] = outbox.write("OrderPlaced", hand.payload(number))
+            times.ids[number] = outbox.write("OrderPlaced", hand.payload(number), key=key_of(number, keys))
         times.left[number] = now()
         times.committed[number] = answered.at
 
     place.clear()
     with ConnectionPool(place.url, connection_class=Stamped, **_POOL) as pool:
-        outbox = Outbox(pool).register("OrderPlaced", handler)
+        outbox = Outbox(pool, ordered=keys is not None).register("OrderPlaced", handler)
         with outbox, Stopwatch() as watch:
             pace(plan, write, arrived)
     return times.latency(watch)
 
 
-def _loop(work: Any, plan: Plan, place: Postgres, _: Path) -> Latency:
+def loop(work: Any, plan: Plan, place: Postgres, _: Path, **options: Any) -> Latency:
     place.clear()
     times = Times()
-    return times.latency(asyncio.run(work(plan, place, times)))
+    return times.latency(asyncio.run(work(plan, place, times, **options)))
 
 
-async def _psycopg_async(plan: Plan, place: Postgres, times: Times) -> Stopwatch:
+async def psycopg_tasks(plan: Plan, place: Postgres, times: Times, keys: int | None = None) -> Stopwatch:
     committed: list[int] = []
 
     class Stamped(psycopg.AsyncConnection[Any]):
@@ -109,10 +114,10 @@ async def _psycopg_async(plan: Plan, place: Postgres, times: Times) -> Stopwatch
             return answer
 
     async with AsyncConnectionPool(place.url, connection_class=Stamped, **_POOL) as pool:
-        return await _tasks(plan, pool, BUSINESS, times, committed)
+        return await _tasks(plan, pool, BUSINESS, times, committed, keys)
 
 
-async def _asyncpg(plan: Plan, place: Postgres, times: Times) -> Stopwatch:
+async def asyncpg_tasks(plan: Plan, place: Postgres, times: Times, keys: int | None = None) -> Stopwatch:
     committed: list[int] = []
     business = numbered(BUSINESS)
 
@@ -132,7 +137,7 @@ async def _asyncpg(plan: Plan, place: Postgres, times: Times) -> Stopwatch:
         writing.add(connection.get_server_pid())
 
     async with asyncpg.create_pool(place.url, connection_class=Stamped, **_POOL) as pool:
-        return await _tasks(plan, pool, business, times, committed, note)
+        return await _tasks(plan, pool, business, times, committed, keys, note)
 
 
 async def _tasks(
@@ -141,6 +146,7 @@ async def _tasks(
     business: str,
     times: Times,
     committed: list[int],
+    keys: int | None,
     note: Callable[[Any], None] = lambda _: None,
 ) -> Stopwatch:
     arrived = Arrivals()
@@ -153,11 +159,11 @@ async def _tasks(
         async with outbox.transaction() as tx:
             note(tx.connection)
             await tx.execute(business, hand.order(number))
-            times.ids[number] = await outbox.write("OrderPlaced", hand.payload(number))
+            times.ids[number] = await outbox.write("OrderPlaced", hand.payload(number), key=key_of(number, keys))
         times.left[number] = now()
         times.committed[number] = committed[-1]
 
-    outbox = AsyncOutbox(pool).register("OrderPlaced", handler)
+    outbox = AsyncOutbox(pool, ordered=keys is not None).register("OrderPlaced", handler)
     async with outbox:
         with Stopwatch() as watch:
             await pace_async(plan, write, arrived)
@@ -167,7 +173,7 @@ async def _tasks(
 # ---------------------------------------------------------------- by hand
 
 
-def _hand_threads(plan: Plan, place: Postgres, _: Path) -> Latency:
+def hand_threads(plan: Plan, place: Postgres, _: Path) -> Latency:
     place.clear()
     times, arrived, handed = Times(), SimpleQueue[None](), SimpleQueue[str | None]()
     by_hand = drivers.named(place, "psycopg").hand().open()

@@ -29,7 +29,7 @@ def postgres_processes(sizes: Sizes, workshop: Path) -> list[Line]:
     with Postgres.opened() as place:
         for driver in _DRIVERS:
             rivals: dict[str, Rival[Sample]] = {
-                f"{who} {number}": partial(_round, place, sizes.server_backlog, who, driver, number)
+                f"{who} {number}": partial(round_of, place, sizes.server_backlog, who, driver, number)
                 for who in ("outbox", "hand")
                 for number in (1, 2)
             }
@@ -49,9 +49,11 @@ def _line(driver: str, text: str, samples: dict[str, list[Sample]], ours: str, t
     )
 
 
-def _round(place: Postgres, rows: int, who: str, driver: str, number: int, _: Path) -> Sample:
+def round_of(place: Postgres, rows: int, who: str, driver: str, number: int, _: Path) -> Sample:
     place.fill(rows)
-    workers = [_started(place.url, who, driver) for _ in range(number)]
+    workers = [_started(place.url, who, driver, number) for _ in range(number)]
+    for worker in workers:
+        assert worker.stdout.readline() == "ready\n"
     limit = time.monotonic() + _PATIENCE
     with Stopwatch() as watch:
         for worker in workers:
@@ -64,12 +66,10 @@ def _round(place: Postgres, rows: int, who: str, driver: str, number: int, _: Pa
     return replace(watch.sample(rows), cpu=cpu)
 
 
-def _started(url: str, who: str, driver: str) -> Any:
-    command = [sys.executable, "-m", "bench.servers.worker", who, driver]
+def _started(url: str, who: str, driver: str, number: int) -> Any:
+    command = [sys.executable, "-m", "bench.servers.worker", who, driver, str(number)]
     worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     _tell(worker, url)
-    assert worker.stdout is not None
-    assert worker.stdout.readline() == "ready\n"
     return worker
 
 

@@ -53,6 +53,7 @@ from aftercommit.errors import (
     UnsupportedTransaction,
 )
 from aftercommit.event import EventEnvelope, EventStatus
+from aftercommit.fleet import Cluster, ClusterMember
 from aftercommit.hooks import (
     AfterCommitHook,
     EventInterceptor,
@@ -65,6 +66,7 @@ from aftercommit.hooks import (
 from aftercommit.ids import EventId
 from aftercommit.metadata import EventMetadata, FailureContext, StoredError
 from aftercommit.names import AggregateType, EventType
+from aftercommit.order import BlockedKey
 from aftercommit.outcome import DeadLetter, Discard, DispatchResult, Done, RetryAfter, RetryAfterError, Unavailable
 from aftercommit.ports import EventStore, TxContext
 from aftercommit.retry import Exponential, ExponentialJitter, Fixed, Jittered, Linear, NoRetry, RetryPolicy
@@ -81,7 +83,10 @@ __all__ = [
     "AfterCommitHook",
     "AggregateType",
     "AsyncOutbox",
+    "BlockedKey",
     "Claimed",
+    "Cluster",
+    "ClusterMember",
     "ColourMismatch",
     "ContextProvider",
     "DeadEvent",

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from aftercommit.errors import SchemaMismatch
+from aftercommit.stores.postgres import async_pools, pools
 from tests.core.faulty import short_pauses, until
 from tests.core.fleet_kit import ALL, SOON, FleetKit, in_a_fleet, owners
 from tests.servers import PrivatePostgres
@@ -44,6 +46,26 @@ def test_a_newcomer_gets_its_share_when_it_has_stayed_for_a_while(world: World) 
         assert bob.owned == upper
         assert bob.gained() == [upper]
         assert owners(world) == {"alice": 128, "bob": 128}
+
+    in_a_fleet(world, scenario)
+
+
+def test_two_who_want_the_same_at_once_both_get_their_share(world: World) -> None:
+    """TC-293: bob has seen what alice takes before he can, and looks again."""
+
+    async def scenario(kit: FleetKit) -> None:
+        alice, bob = kit.node("alice"), kit.node("bob")
+        for node in (alice, bob):
+            await node.fleet.heart.join()
+        take = bob.membership.hold("take")
+        bob.fleet.coordinator.start()
+        bob.fleet.look()
+        await take.entered.wait()
+        await alice.fleet.coordinator.rebalance()
+        take.release.set()
+        await until(lambda: len(bob.owned) == 128)
+        assert alice.owned == ALL - bob.owned
+        assert len(bob.membership.calls["take"]) == 2
 
     in_a_fleet(world, scenario)
 
@@ -220,12 +242,12 @@ def test_an_outage_kills_nothing(world: World) -> None:
     in_a_fleet(world, scenario)
 
 
-@pytest.mark.parametrize("runtime", ["threads", "asyncio"])
 def test_a_server_that_crashed_and_came_back_finds_its_fleet(
-    runtime: str, tmp_path: Path, private_postgres: PrivatePostgres
+    tmp_path: Path, private_postgres: PrivatePostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beats fail until it is there; then all is as it was, and nobody had to be started again."""
-    world = World(runtime, tmp_path, "postgres", private_postgres.url)
+    for module in (pools, async_pools):
+        monkeypatch.setattr(module, "PATIENCE", 0.2)
 
     async def scenario(kit: FleetKit) -> None:
         alice, bob = [
@@ -240,7 +262,8 @@ def test_a_server_that_crashed_and_came_back_finds_its_fleet(
         assert len(alice.owned) == len(bob.owned) == 128
         assert not alice.owned & bob.owned
 
-    in_a_fleet(world, scenario)
+    for runtime in ("threads", "asyncio"):  # a server takes its time to be made
+        in_a_fleet(World(runtime, tmp_path, "postgres", private_postgres.url), scenario)
 
 
 def test_a_start_without_a_database_says_so(world: World) -> None:
@@ -252,6 +275,15 @@ def test_a_start_without_a_database_says_so(world: World) -> None:
         with pytest.raises(Exception, match="the database is away"):
             await alice.fleet.start()
         assert not any(service.is_running for service in alice.fleet.services)
+
+    in_a_fleet(world, scenario)
+
+
+def test_a_start_without_all_partitions_says_so(world: World) -> None:
+    async def scenario(kit: FleetKit) -> None:
+        world.change("DELETE FROM outbox_partition WHERE partition_no = 9")
+        with pytest.raises(SchemaMismatch, match="has 255 rows"):
+            await kit.node("alice").fleet.start()
 
     in_a_fleet(world, scenario)
 

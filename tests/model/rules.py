@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from tests.model.bugs import Bug
 from tests.model.state import Budget, Copy, Lost, Memory, Outcome, Phase, Row, Statement, Table
+
+
+class Stalls(Enum):
+    """How instances may sleep, at any point, for longer than a lease."""
+
+    NONE = "never"
+    #: All leases of the instance run out together.
+    LONG = "long"
+    #: Each lease runs out by itself, as those do that were claimed or renewed at different times.
+    ANY = "any"
 
 
 @dataclass(frozen=True)
@@ -25,8 +36,7 @@ class World:
     #: At most so many rows of a key are claimed at once.
     run: int = 3
     has_hot_path: bool = False
-    #: Instances may sleep at any point for longer than any lease.
-    stalls: bool = True
+    stalls: Stalls = Stalls.ANY
     renews: bool = True
     #: A claim, and the commit of a hot row, may never be heard of.
     loses_answers: bool = False

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tests.model.bugs import Bug
 from tests.model.explorer import Step
-from tests.model.rules import Rules, forget, instance, name_of, released, with_arriving, with_copy, with_row
+from tests.model.rules import Rules, Stalls, forget, instance, name_of, released, with_arriving, with_copy, with_row
 from tests.model.settling import is_fenced_in, settled_row
-from tests.model.state import GONE, Lost, Memory, Outcome, Partition, Phase, Row, Status, Table
+from tests.model.state import GONE, Copy, Lost, Memory, Outcome, Partition, Phase, Row, Status, Table
 
 
 def write(rules: Rules, table: Table) -> Iterator[Step]:
@@ -50,21 +50,41 @@ def operate(rules: Rules, table: Table) -> Iterator[Step]:
 
 def stall(rules: Rules, me: int, table: Table, memory: Memory) -> Iterator[Step]:
     """The local deadline of a lease passes, and later the lease itself. Nothing tells the instance so."""
-    for place, row in enumerate(table.rows):
-        if row.owner != me or not row.is_unfinished:
-            continue
-        lease = memory.arriving[place] or memory.copies[place]
-        if lease is not None and not rules.world.stalls:
-            continue
-        is_over = lease is None or lease.is_late or not lease.fits
-        if not is_over and lease is not None:
-            change = with_arriving if memory.arriving[place] else with_copy
-            words = f"{instance(me)}'s deadline for {name_of(place)} passes"
-            yield Step(words, table, change(memory, place, lease._replace(is_late=True)), is_fault=True)
-        if not row.is_expired and (is_over or Bug.DEADLINE_AFTER_EXPIRY in rules.bugs):
-            expired = with_row(table, place, row._replace(is_expired=True))
-            words = f"{instance(me)}'s lease on {name_of(place)} expires"
-            yield Step(words, expired, memory, is_fault=lease is not None)
+    mine = [place for place, row in enumerate(table.rows) if row.owner == me and row.is_unfinished]
+    if rules.world.stalls is Stalls.LONG:
+        yield from _stall(rules, me, table, memory, mine)
+        return
+    for place in mine:
+        if rules.world.stalls is Stalls.ANY or _lease(memory, place) is None:
+            yield from _stall(rules, me, table, memory, [place])
+
+
+def _lease(memory: Memory, place: int) -> Copy | None:
+    return memory.arriving[place] or memory.copies[place]
+
+
+def _stall(rules: Rules, me: int, table: Table, memory: Memory, places: Sequence[int]) -> Iterator[Step]:
+    who, events = instance(me), ", ".join(map(name_of, places))
+    is_known = any(_lease(memory, place) for place in places)
+    late = memory
+    for place in places:
+        late = _with_late_lease(late, place)
+    if late != memory:
+        yield Step(f"{who}'s deadline for {events} passes", table, late, is_fault=True)
+    if late == memory or Bug.DEADLINE_AFTER_EXPIRY in rules.bugs:
+        expired = table
+        for place in places:
+            expired = with_row(expired, place, expired.rows[place]._replace(is_expired=True))
+        if expired != table:
+            yield Step(f"{who}'s lease on {events} expires", expired, memory, is_fault=is_known)
+
+
+def _with_late_lease(memory: Memory, place: int) -> Memory:
+    lease = _lease(memory, place)
+    if lease is None or lease.is_late or not lease.fits:
+        return memory
+    change = with_arriving if memory.arriving[place] else with_copy
+    return change(memory, place, lease._replace(is_late=True))
 
 
 def share(rules: Rules, me: int, table: Table, memory: Memory) -> Iterator[Step]:

@@ -10,7 +10,6 @@ import pytest
 from tests.ordered.kit import NEVER, Handler, of_key, ordered, write
 from tests.support import Signal, World
 
-
 BOTH_HAVE_HALF = """
 SELECT count(*) = 2 FROM (SELECT owner FROM outbox_partition GROUP BY owner HAVING count(*) = 128) AS halves
 """

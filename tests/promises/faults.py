@@ -126,6 +126,9 @@ POINTS: dict[str, Call] = {
     "after renewal": after([SqlStore], "renew", lambda given, renewed: renewed),
     "in purge": within("purge"),
     "after purge": after([SqlRecords], "purge"),
+    "in beat": within("fleet_prolong"),
+    "in taking": within("fleet_take"),
+    "in run": within("claim_keys", "run_lock"),
     "in replay": within("replay"),
     "after replay": after([SqlRecords], "replay"),
 }

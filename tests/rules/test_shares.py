@@ -91,8 +91,8 @@ def test_the_silent_and_the_leaving_do_not_count() -> None:
 
 def test_who_is_no_member_any_more_does_nothing() -> None:
     owned = {"i-1": range(256)}
-    assert planned(view(["i-2"], owned)) == ({}, {})
-    assert planned(view(["i-2", member("i-1", silent_for=31.0)], owned)) == ({}, {})
+    assert planned(view(["i-2"], owned), is_steady=True) == ({}, {})
+    assert planned(view(["i-2", member("i-1", silent_for=31.0)], owned), is_steady=True) == ({}, {})
 
 
 # ---------------------------------------------------------------- taking

@@ -164,8 +164,8 @@ def test_a_walk_waits_for_nobody_and_locks_nothing(table: Table, stores: list[An
 
 
 def heads_of(store: Any) -> tuple[Any, ...]:
-    statement = store._sql["heads"]
-    values = {"first": PARTITION, "after_key": "", "others": (-1,), "rows": 100, "blocks": True}
+    statement = store._sql["walk"]
+    values = {"first": PARTITION, "after_key": "", "others": (-1,), "rows": 1}
     return (statement.sql, *statement.bind(**values))
 
 

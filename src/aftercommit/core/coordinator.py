@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Final
 
 from aftercommit.core.heart import Heart
 from aftercommit.core.service import Service
@@ -16,6 +17,9 @@ from aftercommit.rules.partitions import PARTITION_COUNT
 from aftercommit.rules.shares import living, plan
 
 log = logging.getLogger("aftercommit.fleet")
+
+#: How often an instance tries at one look to get what it wants.
+_TRIES: Final = 3
 
 
 class Fleet:
@@ -145,16 +149,23 @@ class Coordinator(Service):
             await self.rebalance()
 
     async def rebalance(self) -> None:
-        """Once. Who cannot be heard itself leaves the fleet alone."""
+        """Once; again at once when others were faster: they start together and want the same partitions first."""
+        for _ in range(_TRIES):
+            if await self._approach():
+                return
+
+    async def _approach(self) -> bool:
+        """Whether all went as planned. Who cannot be heard itself leaves the fleet alone."""
         view = await self._membership.view()
         if not self._territory.is_heard:
-            return
+            return True
         await self._bury_the_silent(view)
         wanted = plan(view, me=self._me, stale_after=self._stale_timeout, is_steady=self._is_steady(view))
         if wanted.give:
             await self._give(wanted.give)
-        if wanted.take:
-            self._territory.took(await self._membership.take(self._me, wanted.take, self._stale_timeout))
+        taken = await self._membership.take(self._me, wanted.take, self._stale_timeout) if wanted.take else {}
+        self._territory.took(taken)
+        return len(taken) == len(wanted.take)
 
     def _is_steady(self, view: FleetView) -> bool:
         """Whether the members have been the same for an interval, however often others wake us."""

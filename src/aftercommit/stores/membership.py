@@ -6,8 +6,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from aftercommit.errors import SchemaMismatch
 from aftercommit.execution import Executor, Tx
 from aftercommit.fleet import FleetView, Holder, Instance, Member
+from aftercommit.rules.partitions import PARTITION_COUNT
 from aftercommit.stores.rows import Times, as_group, to_micros
 from aftercommit.stores.statements import Statements
 
@@ -50,6 +52,7 @@ class SqlMembership:
         async def work(tx: Tx) -> FleetView:
             members = await self._rows(tx, "members")
             partitions = await self._rows(tx, "partitions")
+            _refuse_gaps(len(partitions))
             return FleetView([self._member(*row) for row in members], [_holder(*row) for row in partitions])
 
         return await self._transact(work, writes=False)
@@ -117,6 +120,15 @@ class SqlMembership:
 def _seen(partitions: Mapping[int, int]) -> str:
     """Partitions with the epochs under which they were seen, in the order in which they are locked."""
     return as_group(sorted(partitions.items()))
+
+
+def _refuse_gaps(count: int) -> None:
+    """Events of a partition that is not there would wait for ever, and nobody would say so."""
+    if count != PARTITION_COUNT:
+        raise SchemaMismatch(
+            f"the table of partitions has {count} rows, there are {PARTITION_COUNT} partitions",
+            fix=f"insert the missing numbers from 0 to {PARTITION_COUNT - 1}; schema_sql() shows how",
+        )
 
 
 def _holder(partition: int, owner: str | None, epoch: int, expires_in: int | None) -> Holder:

@@ -189,6 +189,7 @@ class OrderingContract(StoreHooks):
         self.change(given[0].event_id, available_at=self.now() + HOUR)
         self.change(given[number].event_id, locked_by="bob", lease_until=self.now() + HOUR)
         assert await run_of(store, rule=PASSES) == []
+        assert await run_of(store, rule=PASSES, run=1) == [], "not even far before it"
         self.change(given[number].event_id, locked_by="bob", lease_until=self.now() - 1)
         assert await run_of(store, rule=PASSES) == ids(given[1:])
 

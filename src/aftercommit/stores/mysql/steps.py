@@ -11,11 +11,14 @@ from typing import Any, Final, NamedTuple
 from aftercommit.execution import Tx
 from aftercommit.order import HeadsRequest, KeyClaimRequest, KeyRule, OrderKey
 from aftercommit.stores.in_steps import InSteps
+from aftercommit.stores.rows import as_group
 from aftercommit.stores.runs import REACH, Candidate, rest_of
 from aftercommit.stores.statements import Statement
 
-#: How many rows a walk reads at a time. Short keys come by the page; of a long one no more is read than this.
+#: How many rows a walk reads at a time: many where keys are short, few where they are long and all but the first row
+#: of each is read for nothing.
 _PAGE: Final = 100
+_GLANCE: Final = 10
 
 #: How many keys are asked for in one statement.
 _ARMS: Final = 100
@@ -28,32 +31,43 @@ class MysqlSteps(InSteps):
     """Walks by the page, and asks for the fronts of keys one by one in one statement."""
 
     async def heads(self, request: HeadsRequest) -> list[Any]:
-        heads: list[Any] = []
+        async def work(tx: Tx) -> list[Any]:
+            walked = await self._walk(tx, request)
+            if not walked:
+                return []
+            statement = self._sql["heads"]
+            values = statement.bind(heads=as_group(walked), blocks=request.rule.blocks)
+            heads = await tx.fetch(statement.sql, values)
+            return heads if request.rule.stops else await self._with_waits(tx, heads, request.rule)
+
+        return await self._executor.transact(work, writes=False)
+
+    async def _walk(self, tx: Tx, request: HeadsRequest) -> list[tuple[int, str, int]]:
+        """The first row of each key, each page behind the last key of the one before."""
+        statement, rows = self._sql["walk"], _PAGE
+        heads: list[tuple[int, str, int]] = []
         partitions, after = rest_of(request)
         while partitions and len(heads) < request.limit:
             stretch = _ascending(partitions)
-            page = await self._page(stretch, after, request.rule)
-            heads += page
-            if sum(head[-1] for head in page) < _PAGE:
+            others = tuple(stretch[1:]) or _NONE
+            page = await tx.fetch(
+                statement.sql, statement.bind(first=stretch[0], after_key=after, others=others, rows=rows)
+            )
+            firsts = [next(key) for _, key in groupby(page, key=itemgetter(0, 1))]
+            heads += firsts
+            if len(page) < rows:
                 partitions, after = partitions[len(stretch) :], ""
             else:
                 partitions, after = partitions[partitions.index(page[-1][0]) :], page[-1][1]
-        heads = [head[:-1] for head in heads[: request.limit]]
-        return heads if request.rule.stops else await self._with_waits(heads, request.rule)
+            rows = _PAGE if len(firsts) > max(1, rows // 20) else _GLANCE
+        return heads[: request.limit]
 
-    async def _page(self, partitions: Sequence[int], after: str, rule: KeyRule) -> list[Any]:
-        statement = self._sql["heads"]
-        values = statement.bind(
-            first=partitions[0], after_key=after, others=tuple(partitions[1:]) or _NONE, rows=_PAGE, blocks=rule.blocks
-        )
-        return await self._executor.fetch(statement.sql, values, writes=False)
-
-    async def _with_waits(self, heads: list[Any], rule: KeyRule) -> list[Any]:
+    async def _with_waits(self, tx: Tx, heads: list[Any], rule: KeyRule) -> list[Any]:
         """Where rows that are not due are passed over, all that lies in front counts, and not the head alone."""
         keys = [OrderKey(head[0], head[1]) for head in heads]
         waits = dict[int, Any]()
         for sql, values in _arms(self._sql["waits"], keys, rows=REACH, blocks=rule.blocks):
-            waits |= {row[0]: row[1:] for row in await self._executor.fetch(sql, values, writes=False)}
+            waits |= {row[0]: row[1:] for row in await tx.fetch(sql, values)}
         return [
             (*head[:3], *waits[number]) if waits[number][1] is not None else head for number, head in enumerate(heads)
         ]

@@ -1,5 +1,5 @@
--- The heads of the keys that have the next rows behind where a walk stands, and how many of these rows each key has.
--- Of a long key no more is looked at than one page: the next one begins behind it.
+-- What holds back the heads of keys: a dead row before them, a lease, or that they are not due; for how long.
+-- One that was finished meanwhile is told as if it could be claimed, and the claim will see.
 SELECT head.partition_no, head.order_key,
        CASE WHEN :blocks THEN (
          SELECT position FROM {table} FORCE INDEX ({index:order})
@@ -8,17 +8,11 @@ SELECT head.partition_no, head.order_key,
          LIMIT 1
        ) < head.position END,
        CASE WHEN locked_by IS NOT NULL AND lease_until > {now} THEN TIMESTAMPDIFF(MICROSECOND, {now}, lease_until) END,
-       TIMESTAMPDIFF(MICROSECOND, {now}, available_at), head.size
-FROM (
-  SELECT partition_no, order_key, MIN(position) AS position, COUNT(*) AS size
-  FROM (
-    SELECT partition_no, order_key, position
-    FROM {table} FORCE INDEX ({index:order})
-    WHERE is_dead = 0 AND ((partition_no = :first AND order_key > :after_key) OR partition_no IN :others)
-    ORDER BY partition_no, is_dead, order_key, position
-    LIMIT :rows
-  ) AS page
-  GROUP BY partition_no, order_key
-) AS head
-STRAIGHT_JOIN {table} FORCE INDEX (PRIMARY) ON {table}.position = head.position
-ORDER BY head.partition_no, head.order_key
+       COALESCE(TIMESTAMPDIFF(MICROSECOND, {now}, available_at), 0)
+FROM JSON_TABLE(:heads, '$[*]' COLUMNS (
+  number FOR ORDINALITY, partition_no SMALLINT PATH '$[0]',
+  order_key VARCHAR(255) CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */ PATH '$[1]',
+  position BIGINT PATH '$[2]'
+)) AS head
+LEFT JOIN {table} FORCE INDEX (PRIMARY) ON {table}.position = head.position
+ORDER BY head.number

@@ -1,10 +1,10 @@
 -- Lease the run of each key: its unbroken prefix of rows that are due and free. They are listed as one snapshot has them,
--- then locked; whatever changed since, or is locked by somebody else, ends the run, and nothing behind it is leased.
--- Where rows that are not due are passed over, these are locked too, and get a new epoch: another claimer for whom one
--- of them has fallen due meanwhile has seen the old one, and leases nothing beside us. A lock may fall on a newer version
--- of a row than the snapshot has; the place tells.
+-- then locked where they are; one that has changed since has moved, and it ends the run, as does one that somebody else
+-- has locked: nothing behind it is leased. A lock may fall on the newer version of a row, so the places are compared.
+-- Where rows that are not due are passed over, these are locked too, and get a new epoch. So they move, and another
+-- claimer for whom one of them has fallen due since leases nothing beside us.
 WITH listed AS MATERIALIZED (
-  SELECT asked.number, first.place, first.position, first.lease_epoch, first.is_due
+  SELECT asked.number, first.place, first.position, first.is_due
   FROM unnest(:partitions::smallint[], :keys::text[]) WITH ORDINALITY AS asked (partition_no, order_key, number)
   LEFT JOIN LATERAL (
     SELECT position
@@ -14,13 +14,13 @@ WITH listed AS MATERIALIZED (
     LIMIT 1
   ) AS dead ON :blocks::boolean
   CROSS JOIN LATERAL (
-    SELECT place, position, lease_epoch, is_due,
+    SELECT place, position, is_due,
       bool_and(is_due AND NOT is_leased) OVER so_far AS is_unbroken,
       bool_or(is_leased) OVER () AS is_held,
       count(*) FILTER (WHERE is_due) OVER so_far - is_due::integer AS due_before,
       count(*) FILTER (WHERE is_due) OVER () AS due
     FROM (
-      SELECT ctid AS place, position, lease_epoch, available_at <= {now} AS is_due,
+      SELECT ctid AS place, position, available_at <= {now} AS is_due,
         coalesce(locked_by IS NOT NULL AND lease_until > {now}, false) AS is_leased
       FROM {table}
       WHERE status NOT IN (1, 3)
@@ -43,9 +43,6 @@ locked AS MATERIALIZED (
     SELECT ctid AS place, locked_by
     FROM {table}
     WHERE ctid = listed.place
-      AND status NOT IN (1, 3)
-      AND lease_epoch = listed.lease_epoch
-      AND (locked_by IS NOT NULL AND lease_until > {now}) IS NOT TRUE
     FOR UPDATE SKIP LOCKED
   ) AS row ON row.place = listed.place
 ),
