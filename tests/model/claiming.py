@@ -6,7 +6,18 @@ from collections.abc import Iterator, Sequence
 
 from tests.model.bugs import Bug
 from tests.model.explorer import Step
-from tests.model.rules import Rules, forget, instance, name_of, released, reported, with_arriving, with_copy, with_row, with_stray
+from tests.model.rules import (
+    Rules,
+    forget,
+    instance,
+    name_of,
+    released,
+    reported,
+    with_arriving,
+    with_copy,
+    with_row,
+    with_stray,
+)
 from tests.model.state import Copy, Lost, Memory, Outcome, Phase, Row, Status, Table
 
 
@@ -111,7 +122,13 @@ def hand_over(rules: Rules, table: Table, memory: Memory) -> Memory:
             memory = with_copy(memory, place, fresh)
         copy = memory.copies[place]
         is_kept = Bug.REST_KEPT_AFTER_REPORT in rules.bugs
-        if key is not None and copy and copy.phase is Phase.REPORTED and copy.outcome is not Outcome.DONE and not is_kept:
+        if (
+            key is not None
+            and copy
+            and copy.phase is Phase.REPORTED
+            and copy.outcome is not Outcome.DONE
+            and not is_kept
+        ):
             held_back.add(key)
     return memory
 
@@ -121,11 +138,15 @@ def _adopt(rules: Rules, memory: Memory, place: int, held: Copy, fresh: Copy) ->
     when a try of it was not answered it may be in the table already, and only a DONE row cannot be claimed again."""
     may_be_written = held.is_unsure or held.sent is not None
     if held.phase is Phase.REPORTED and held.outcome is not Outcome.DONE and may_be_written:
-        if held.sent is not None and Bug.ANSWER_DROPS_NEWER_LEASE in rules.bugs:
-            pass
-        elif Bug.OUTCOME_WRITTEN_AGAIN not in rules.bugs:
-            if held.sent is not None and held.sent.was_accepted is None:
-                memory = with_stray(memory, place, held.sent)
-            held = released(held)._replace(sent=None, is_unsure=False, was_written=False)
+        memory, held = _doubted(rules, memory, place, held)
     lease = {"fits": fresh.fits, "holds": fresh.holds, "is_late": fresh.is_late or held.phase is Phase.REPORTED}
     return with_copy(memory, place, held._replace(**lease))
+
+
+def _doubted(rules: Rules, memory: Memory, place: int, held: Copy) -> tuple[Memory, Copy]:
+    """The new lease is given back unused. A settle that is still under way is a stray from now on."""
+    if Bug.OUTCOME_WRITTEN_AGAIN in rules.bugs or (held.sent and Bug.ANSWER_DROPS_NEWER_LEASE in rules.bugs):
+        return memory, held
+    if held.sent is not None and held.sent.was_accepted is None:
+        memory = with_stray(memory, place, held.sent)
+    return memory, released(held)._replace(sent=None, is_unsure=False, was_written=False)

@@ -28,12 +28,13 @@ def start(rules: Rules, me: int, table: Table, memory: Memory) -> Iterator[Step]
 
 
 def _may_run(rules: Rules, memory: Memory, place: int, copy: Copy) -> bool:
-    for other in (*rules.earlier(place), *rules.later(place)):
-        beside = memory.copies[other]
-        if beside is not None and Bug.TWO_AT_ONCE not in rules.bugs:
-            if beside.phase is Phase.DELIVERING or (beside.phase is Phase.WAITING and other < place):
-                return False
-    return not (copy.is_suspect and any(_is_suspect_at_work(rules, each) for each in memory.copies))
+    if copy.is_suspect and any(_is_suspect_at_work(rules, each) for each in memory.copies):
+        return False
+    before = [memory.copies[other] for other in rules.earlier(place)]
+    beside = [*before, *(memory.copies[other] for other in rules.later(place))]
+    is_its_turn = not any(each is not None and each.phase is Phase.WAITING for each in before)
+    is_alone = not any(each is not None and each.phase is Phase.DELIVERING for each in beside)
+    return (is_its_turn and is_alone) or Bug.TWO_AT_ONCE in rules.bugs
 
 
 def _is_suspect_at_work(rules: Rules, copy: Copy | None) -> bool:

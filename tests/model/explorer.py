@@ -171,7 +171,6 @@ class _Walk:
 
     def _successors(self, state: int) -> tuple[list[int], list[int]]:
         """The states that follow: by steps that may be relied on, and by faults."""
-        table = state & _MASK
         progress: list[int] = []
         faults: list[int] = []
         for me, place in ((_NOBODY, 0), *self._places):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tests.model.bugs import Bug
-from tests.model.state import Budget, Copy, Lost, Memory, Outcome, Phase, Row, Statement, Table
+from tests.model.state import NO_FAULTS, Budget, Copy, Lost, Memory, Outcome, Phase, Row, Statement, Table
 
 
 class Stalls(Enum):
@@ -28,7 +28,7 @@ class World:
     keys: tuple[int | None, ...]
     #: How many events are in the table from the start; the others are written at any time.
     written: int = 0
-    budget: Budget = Budget()
+    budget: Budget = NO_FAULTS
     #: How a delivery may fail; each failure is taken from the budget.
     failures: tuple[Outcome, ...] = (Outcome.RETRY, Outcome.DEAD)
     #: Whether a dead row holds back the later ones of its key.

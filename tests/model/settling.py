@@ -54,9 +54,7 @@ def settle(rules: Rules, me: int, table: Table, memory: Memory) -> Iterator[Step
             yield Step(words + _refusal(written), written.table, written.memory, written.lost, broken=written.broken)
 
 
-def _settle_slowly(
-    rules: Rules, me: int, table: Table, memory: Memory, place: int, copy: Copy
-) -> Iterator[Step]:
+def _settle_slowly(rules: Rules, me: int, table: Table, memory: Memory, place: int, copy: Copy) -> Iterator[Step]:
     who, event, sent = instance(me), name_of(place), copy.sent
     if sent is None:
         sent = Statement(copy.outcome or Outcome.DONE, copy.fits, copy.holds)
@@ -93,7 +91,7 @@ def _write(rules: Rules, me: int, table: Table, memory: Memory, place: int, stat
     was_accepted = is_fenced_in(rules, me, row, statement) or is_unfenced in rules.bugs
     if not was_accepted:
         return _Written(table, memory, was_accepted)
-    broken = _what_breaks(statement, copy)
+    broken = _what_breaks(row, statement, copy)
     raised = (place,) if statement.outcome is Outcome.RELEASE else ()
     lost = Lost(raised=raised, taken=(place,))
     memory = forget(memory, lost)
@@ -104,7 +102,9 @@ def _write(rules: Rules, me: int, table: Table, memory: Memory, place: int, stat
     return _Written(with_row(table, place, settled), memory, was_accepted, Lost(raised) if raised else None, broken)
 
 
-def _what_breaks(statement: Statement, copy: Copy | None) -> str:
+def _what_breaks(row: Row, statement: Statement, copy: Copy | None) -> str:
+    if not row.is_unfinished:
+        return f"terminal is terminal: {statement.outcome} changes a row that is {row.status}"
     if not statement.holds:
         return f"fenced: {statement.outcome} of one who is not the holder changes the row"
     if copy is not None and copy.was_written and statement.outcome is not Outcome.RELEASE:

@@ -74,6 +74,9 @@ class Budget(NamedTuple):
     replays: int = 0
 
 
+NO_FAULTS: Final = Budget()
+
+
 class Table(NamedTuple):
     rows: tuple[Row, ...]
     budget: Budget

@@ -27,11 +27,9 @@ def pass_time(rules: Rules, table: Table) -> Iterator[Step]:
         if row.owner == GONE and not row.is_expired and Bug.NO_EXPIRY not in rules.bugs:
             expired = with_row(table, place, row._replace(is_expired=True))
             yield Step(f"the lease on {name_of(place)} expires, its owner is gone", expired)
-    partition = table.partition
-    if partition is not None and partition.owner == GONE and not partition.is_expired:
-        if Bug.NO_PARTITION_EXPIRY not in rules.bugs:
-            expired_partition = table._replace(partition=partition._replace(is_expired=True))
-            yield Step("the partition expires, its owner is gone", expired_partition)
+    if table.partition == Partition(GONE) and Bug.NO_PARTITION_EXPIRY not in rules.bugs:
+        unowned = table._replace(partition=Partition(GONE, is_expired=True))
+        yield Step("the partition expires, its owner is gone", unowned)
 
 
 def operate(rules: Rules, table: Table) -> Iterator[Step]:

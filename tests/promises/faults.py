@@ -127,7 +127,6 @@ POINTS: dict[str, Call] = {
     "in purge": within("purge"),
     "after purge": after([SqlRecords], "purge"),
     "in beat": within("fleet_prolong"),
-    "in taking": within("fleet_take"),
     "in run": within("claim_keys", "run_lock"),
     "in replay": within("replay"),
     "after replay": after([SqlRecords], "replay"),

@@ -22,7 +22,7 @@ from tests.promises.waiting import pause, until
 TIMES = {
     "lock_timeout": 1.0,
     "heartbeat_interval": 0.2,
-    "stale_timeout": 1.5,
+    "stale_timeout": 2.0,
     "rebalance_interval": 0.3,
     "poll_interval": 0.2,
 }
@@ -90,6 +90,7 @@ class OrderedFleet:
         process = self.process(runtime, **spec)
         member = Member(process, process.tell("start"))
         self.members.append(member)
+        self._note("joined", member)
         return member
 
     def writer(self, runtime: str = "threads", *, birth: dict[str, Any] | None = None) -> Process:
@@ -151,6 +152,7 @@ class OrderedFleet:
     def kill(self, member: Member) -> None:
         """In the middle of deliveries."""
         assert self.caught_delivering(member)
+        self._note("killed", member)
         member.process.signal(signal.SIGKILL)
         assert member.process.wait() == -signal.SIGKILL
         assert self.held_by(member), "its leases are there, and nobody gives them back"
@@ -158,6 +160,7 @@ class OrderedFleet:
 
     def leave(self, member: Member) -> None:
         """As a program does that was written with care: what it holds is given back."""
+        self._note("leaves", member)
         member.process.signal(signal.SIGTERM)
         assert member.process.wait() == 0, member.process.errors
         assert not self.held_by(member)
@@ -170,13 +173,18 @@ class OrderedFleet:
         that out."""
         lost = member.count("lease_lost")
         held = self.caught_delivering(member)
+        self._note("stopped", member)
         self.members.remove(member)
         yield
         until(lambda: held.items() - self.held_by(member).items(), what="others that take over its events")
         assert member.id not in self.owners().values()
+        self._note("goes on", member)
         member.process.signal(signal.SIGCONT)
         until(lambda: member.count("lease_lost") > lost, what="marks of a stopped instance that are refused")
         self.members.append(member)
+
+    def _note(self, what: str, member: Member) -> None:
+        self.journal.say("fault", what, member.process.pid)
 
     @contextmanager
     def taken_over(self) -> Iterator[None]:
@@ -238,11 +246,13 @@ class OrderedFleet:
             running[place] = line.number
 
     def history(self, key: str) -> str:
-        """All that is known of a key."""
+        """All that is known of a key, and what happened to instances meanwhile."""
         effects = [f"{effect.number} by {effect.pid}" for effect in self.effects.all() if effect.key == key]
         lines = [
-            f"{line.at:.3f} {line.pid} {line.kind} {line.number}"
-            for line in self.journal.lines("enter", "leave")
-            if line.what == key
+            f"{line.at:.3f} {line.number} {line.what}"
+            if line.kind == "fault"
+            else f"{line.at:.3f} {line.pid} {line.kind} {line.number}"
+            for line in self.journal.lines("enter", "leave", "fault")
+            if line.kind == "fault" or line.what == key
         ]
         return "\n".join([f"the history of {key}", "effects:", *effects, "journal:", *lines])

@@ -1,4 +1,4 @@
-"""Promise 8: an instance that stops inside a transaction keeps neither its partitions nor its events from the others."""
+"""Promise 8: an instance that stops inside a transaction keeps neither partitions nor events from the others."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.promises.waiting import until
 
 KEYS = [f"key-{number}" for number in range(20)]
 
-#: The point, and how often it is passed before: an instance alone takes everything once, and beats many times.
-POINTS = ["in beat:5", "in taking:1", "in run:1"]
+#: The point, and which time that it is passed.
+POINTS = ["in beat:5", "in run:1"]
 
 
 def write(ordered: OrderedFleet, numbers: list[int]) -> None:

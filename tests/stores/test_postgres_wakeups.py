@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from aftercommit.errors import SchemaMissing
+from aftercommit.stores.postgres import wakeups
 from aftercommit.stores.postgres.wakeups import PostgresWakeups, channel_of
 from tests.stores.postgres_kit import TARGETS, Table, Way
 from tests.stores.wakeups_kit import heard, speaker, until_sessions, within
@@ -132,6 +133,21 @@ def test_without_a_table_there_is_nothing_to_listen_for(way: Way) -> None:
     way.run(scenario)
 
 
+def test_messages_are_read_as_they_were_written_whatever_a_session_speaks(way: Way, somebody: Any) -> None:
+    if way.driver == "asyncpg":
+        pytest.skip("asyncpg speaks nothing but UTF-8")
+
+    async def scenario() -> None:
+        async with way.opened(f"{way.url}&client_encoding=latin1") as store:
+            ear = store.wakeups
+            await ear.receive()
+            await ear.send("é")
+            somebody("€")
+            assert await heard(ear, 2) == ["é", "€"]
+
+    way.run(scenario)
+
+
 @pytest.mark.parametrize("kind", ["pool", "engine"])
 def test_a_users_pool_of_one_is_not_used_up(way: Way, kind: str, postgres_table: Table, somebody: Any) -> None:
     async def scenario() -> None:
@@ -175,7 +191,11 @@ def test_parameters_of_a_psycopg_pool_may_be_functions(way: Way, postgres_table:
 # ---------------------------------------------------------------- interrupting
 
 
-def test_another_thread_interrupts_a_receive_that_waits(way: Way, somebody: Any) -> None:
+def test_another_thread_interrupts_a_receive_that_waits(
+    way: Way, somebody: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wakeups, "SILENCE", 10 * PATIENCE)
+
     async def scenario() -> None:
         async with way.opened() as store:
             ear = store.wakeups

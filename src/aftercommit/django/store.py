@@ -28,6 +28,9 @@ class DjangoStore(SqlStore):
         super().__init__(executor, self.vendor.dialect, where=place_of(alias), **options)
         self._alias = alias
 
+    def _is_alone(self) -> bool:
+        return not self.executor.is_on_djangos_connection
+
     def _explain(self, error: Exception) -> None:
         try:
             super()._explain(error)

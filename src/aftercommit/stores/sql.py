@@ -154,7 +154,12 @@ class SqlStore:
             "skip_recent": to_micros(request.skip_recent),
             "floor_at": floor[0],
             "floor_position": floor[1],
+            "is_alone": self._is_alone(),
         }
+
+    def _is_alone(self) -> bool:
+        """Whether a claim is a transaction of its own, and not part of somebody's."""
+        return True
 
     async def heads(self, request: HeadsRequest) -> Heads:
         if not request.partitions:
@@ -170,6 +175,7 @@ class SqlStore:
             **run_values(request, self.dialect),
             "owner": request.owner,
             "lock_timeout": to_micros(request.lock_timeout),
+            "is_alone": self._is_alone(),
         }
         rows = await self._explained(self._changes.claim_keys(request, values))
         rows.sort(key=itemgetter(POSITION))

@@ -3,6 +3,7 @@
 -- has locked: nothing behind it is leased. A lock may fall on the newer version of a row, so the places are compared.
 -- Where rows that are not due are passed over, these are locked too, and get a new epoch. So they move, and another
 -- claimer for whom one of them has fallen due since leases nothing beside us.
+-- As in `claim`, the commit does not wait for the disk.
 WITH listed AS MATERIALIZED (
   SELECT asked.number, first.place, first.position, first.is_due
   FROM unnest(:partitions::smallint[], :keys::text[]) WITH ORDINALITY AS asked (partition_no, order_key, number)
@@ -46,6 +47,9 @@ locked AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
   ) AS row ON row.place = listed.place
 ),
+unhurried AS MATERIALIZED (
+  SELECT CASE WHEN :is_alone::boolean THEN set_config('synchronous_commit', 'off', true) END
+),
 leased AS (
   UPDATE {table} AS row
   SET lease_epoch = row.lease_epoch + 1,
@@ -53,7 +57,7 @@ leased AS (
       locked_at = CASE WHEN locked.is_due THEN {now} ELSE row.locked_at END,
       lease_until = CASE WHEN locked.is_due THEN {now} + :lock_timeout::bigint * interval '1 microsecond'
         ELSE row.lease_until END
-  FROM locked
+  FROM locked, unhurried
   WHERE row.ctid = locked.place
     AND CASE WHEN :stops::boolean THEN locked.is_unbroken ELSE locked.is_whole END
   RETURNING row.*, locked.is_due, locked.locked_by AS locked_before

@@ -13,7 +13,7 @@ WHERE status = 3
     SELECT 1 FROM {table} AS later
     WHERE later.status IN (0, 2)
       AND later.partition_no = dead.partition_no
-      AND coalesce(later.event_key, later.event_id) = dead.event_id
+      AND coalesce(later.event_key, later.event_id) = coalesce(dead.event_key, dead.event_id)
       AND later.position > dead.position
   ))
 ORDER BY position
