@@ -86,6 +86,8 @@ class OutboxBase(HandlerSet, ABC):
         }
         if config.ordered:
             store_options |= {"ordered": True, "on_dead": config.on_dead}
+        if config.serialize_keys:
+            store_options["serialize_keys"] = True
         if config.create_schema is not None:
             store_options["create_schema"] = config.create_schema
         self._store = open_store(target, self._colour, **store_options)

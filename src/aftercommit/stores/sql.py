@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Coroutine, Sequence
 from datetime import timedelta
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from aftercommit.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
 from aftercommit.errors import InvalidOption, OutboxError
@@ -37,6 +37,10 @@ from aftercommit.stores.statements import Dialect, Statement, Statements
 
 T = TypeVar("T")
 
+_HOW_TO_SERIALIZE: Final = (
+    "leave it out: on SQLite writers never overlap; elsewhere lock a row of your own, such as the order, before write()"
+)
+
 
 class SqlStore:
     """Events in one table. The executor's colour is the store's colour."""
@@ -53,6 +57,7 @@ class SqlStore:
         delete_completed: bool = False,
         ordered: bool = False,
         on_dead: str = "block",
+        serialize_keys: bool = False,
         beside: Executor | None = None,
     ) -> None:
         self.colour = executor.colour
@@ -63,6 +68,10 @@ class SqlStore:
         self.names = TableNames(table, schema, dialect.quotes)
         self._sql = Statements(dialect, self.names)
         self._times = dialect.times
+        #: Whether transactions that write the same key wait for each other.
+        self.serializes_keys = serialize_keys
+        if serialize_keys and "lock_keys" not in self._sql:
+            raise InvalidOption(f"{dialect.name} cannot serialize_keys", fix=_HOW_TO_SERIALIZE)
         self._done = self._sql["delete" if delete_completed else "done"]
         steps = dialect.steps or (AtOnce if dialect.returns_rows else InSteps)
         self._changes = steps(executor, self._sql, dialect)
@@ -118,6 +127,7 @@ class SqlStore:
             return
         rows = [insert_values(event, self._times) for event in events]
         try:
+            await self._lock_keys(tx, [row["event_key"] for row in rows if row["event_key"] is not None])
             if len(rows) == 1:
                 statement = self._sql["insert"]
                 await tx.execute(statement.sql, statement.bind(**rows[0]))
@@ -131,6 +141,17 @@ class SqlStore:
         except Exception as error:
             self._explain(error)
             raise
+
+    async def _lock_keys(self, tx: Tx, keys: list[object]) -> None:
+        """Before their positions are drawn."""
+        if self.serializes_keys and keys:
+            statement = self._sql["lock_keys"]
+            await tx.fetch(statement.sql, statement.bind(table=self.lock_name, keys=self.dialect.list(keys)))
+
+    @property
+    def lock_name(self) -> str:
+        """What the locks of keys are named by, for those who insert by themselves."""
+        return self.names.qualified(self.names.table)
 
     async def claim(self, request: ClaimRequest) -> Claim:
         _refuse_nobody(request.owner)

@@ -9,6 +9,7 @@ from aftercommit.testing.fleet import FleetContract
 from aftercommit.testing.heads import HeadsContract
 from aftercommit.testing.naming import NamingContract
 from aftercommit.testing.ordering import OrderingContract
+from aftercommit.testing.passing import PassingContract
 from aftercommit.testing.purging import PurgingContract
 from aftercommit.testing.records import RecordsContract
 from aftercommit.testing.scheduling import SchedulingContract
@@ -27,6 +28,7 @@ class StoreConformance(
     FencingContract,
     HeadsContract,
     OrderingContract,
+    PassingContract,
     RecordsContract,
     PurgingContract,
     FleetContract,

@@ -1,0 +1,109 @@
+"""serialize_keys: transactions that overlap and write the same key have an order, because the second waits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from aftercommit import InvalidOption, Outbox
+from aftercommit.runtime.threads import run
+from tests.support import PATIENCE, Signal
+
+
+def outbox_at(url: str, **options: Any) -> Outbox:
+    return Outbox(url, ordered=True, create_schema=True, table="in_turn", **options)
+
+
+def waits(url: str, outbox: Outbox, *, first: str, second: str) -> bool:
+    """Whether a second transaction waits for the first one's end before it has written its key."""
+    written, done = Signal(), Signal()
+
+    def write_second() -> None:
+        with outbox.transaction():
+            outbox.write("Counted", "2", key=second)
+            written.set()
+        done.set()
+
+    with psycopg.connect(url, autocommit=True) as witness, outbox.transaction() as tx:
+        outbox.write("Counted", "1", key=first)
+        thread = threading.Thread(target=write_second)
+        thread.start()
+        is_waiting = _until_it_waits_or(written, witness)
+        assert not (is_waiting and written.is_set)
+        tx.execute("SELECT 1")
+    done.wait_here()
+    thread.join(PATIENCE)
+    return is_waiting
+
+
+def _until_it_waits_or(written: Signal, witness: Any) -> bool:
+    watch = threading.Event()
+    for _ in range(int(PATIENCE / 0.005)):
+        if written.is_set:
+            return False
+        if witness.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").fetchone()[0]:
+            return True
+        watch.wait(0.005)
+    raise AssertionError("neither written nor waiting")
+
+
+@pytest.fixture
+def url(postgres_url: str) -> Iterator[str]:
+    yield postgres_url
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for table in ("in_turn", "in_turn_schema", "in_turn_instance", "in_turn_partition"):
+            connection.execute(f"DROP TABLE IF EXISTS {table}")
+
+
+def test_the_second_writer_of_a_key_waits_for_the_first(url: str) -> None:
+    outbox = outbox_at(url, serialize_keys=True)
+    run(outbox._store.open())
+
+    assert waits(url, outbox, first="a", second="a")
+    assert not waits(url, outbox, first="a", second="b")
+    outbox.close()
+
+
+def test_without_it_they_overlap(url: str) -> None:
+    outbox = outbox_at(url)
+    run(outbox._store.open())
+
+    assert not waits(url, outbox, first="a", second="a")
+    outbox.close()
+
+
+def test_two_that_write_the_same_keys_in_another_order_do_not_wait_in_a_circle(url: str) -> None:
+    """The keys of one write_all() are locked in one order, whatever theirs is."""
+    outbox = outbox_at(url, serialize_keys=True)
+    run(outbox._store.open())
+    barrier, failures = threading.Barrier(2, timeout=PATIENCE), []
+
+    def write(keys: list[str]) -> None:
+        from aftercommit import EventEnvelope
+
+        for _ in range(20):
+            barrier.wait()
+            try:
+                with outbox.transaction():
+                    outbox.write_all([EventEnvelope("Counted", payload_json="1", key=key) for key in keys])
+            except Exception as error:
+                failures.append(error)
+
+    keys = [f"key-{number}" for number in range(30)]
+    threads = [threading.Thread(target=write, args=(each,)) for each in (keys, keys[::-1])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert failures == []
+    outbox.close()
+
+
+@pytest.mark.parametrize("target", ["sqlite://", "mysql://root@127.0.0.1/test"])
+def test_where_there_is_no_such_lock_it_is_refused(target: str) -> None:
+    with pytest.raises(InvalidOption, match="cannot serialize_keys"):
+        Outbox(target, ordered=True, serialize_keys=True)
