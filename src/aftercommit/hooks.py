@@ -30,8 +30,9 @@ class InFlightTracker(Protocol):
 class OutboxPollerHandler(Protocol):
     """Takes what the poller claims."""
 
-    def handle(self, claimed: Claimed) -> bool:
-        """False ends the cycle; the event is given back."""
+    def handle(self, claimed: Claimed, *followers: Claimed) -> bool:
+        """False ends the cycle; the event is given back. Where order is kept the later events of its key come with it,
+        and are taken with it or not at all."""
         ...
 
     def room(self) -> int:

@@ -49,6 +49,11 @@ def file_alias(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     yield from _database("sqlite", request, tmp_path)
 
 
+@pytest.fixture
+def postgres_alias(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    yield from _database("postgres", request, tmp_path)
+
+
 def _database(name: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
     if name == "sqlite":
         kit.add_database(name, kit.sqlite_settings(folder / "shop.sqlite3"))

@@ -187,3 +187,16 @@ def test_a_name_that_the_test_runner_gives_is_the_one_to_use(file_alias: str, ma
         outbox.write("Placed", 1)
     assert outbox.drain().delivered == 1
     assert seen == ["1"]
+
+
+def test_what_drain_does_in_a_block_costs_its_commit_no_durability(postgres_alias: str, make_outbox: Make) -> None:
+    """On PostgreSQL claims do not wait for the disk; in a block that would be the user's commit, too."""
+    alias = postgres_alias
+    outbox, seen = recording(make_outbox, alias)
+    with transaction.atomic(using=alias):
+        outbox.write("Placed", 1)
+        assert outbox.drain().delivered == 1
+        with connections[alias].cursor() as cursor:
+            cursor.execute("SHOW synchronous_commit")
+            assert cursor.fetchone() == ("on",)
+    assert seen == ["1"]

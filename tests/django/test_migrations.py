@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connections, transaction
 
-from aftercommit import Outbox, SchemaMissing
+from aftercommit import Outbox, SchemaMismatch, SchemaMissing
 from tests.conftest import execute_mysql, execute_postgres
 from tests.django import kit
 from tests.django.conftest import URLS, new_database
@@ -91,6 +91,42 @@ def test_it_finds_its_work_done(empty: tuple[str, str]) -> None:
     before = facts(alias)
     call_command("migrate", "aftercommit", database=alias, verbosity=0)
     assert facts(alias) == before
+
+
+def test_it_keeps_the_order_that_the_settings_ask_for(
+    empty: tuple[str, str], settings_of: Any, make_outbox: Make
+) -> None:
+    alias, _ = empty
+    with settings_of(AFTERCOMMIT={alias: {"ordered": True, "on_dead": "continue"}}):
+        call_command("migrate", "aftercommit", database=alias, verbosity=0)
+    assert (facts(alias)["ordered"], facts(alias)["on_dead"]) == ("1", "continue")
+    assert make_outbox(alias, ordered=True, on_dead="continue").stats().backlog.new == 0
+    with pytest.raises(SchemaMismatch, match="was made with ordered=True"):
+        make_outbox(alias).stats()
+
+
+def test_it_upgrades_tables_of_an_older_release(empty: tuple[str, str], make_outbox: Make) -> None:
+    """Of before there was order, or a fleet."""
+    alias, _ = empty
+    call_command("migrate", "aftercommit", "0001", database=alias, verbosity=0)
+    made = [columns(alias, table) for table in TABLES]
+    drops = {
+        "mysql": ["ALTER TABLE outbox_event DROP INDEX outbox_event_order, DROP COLUMN is_dead, DROP COLUMN order_key"]
+    }
+    plain = [f"DROP INDEX outbox_event_{index}" for index in ("order", "blocking")]
+    with connections[alias].cursor() as cursor:
+        for sql in (
+            *drops.get(connections[alias].vendor, plain),
+            "DROP TABLE outbox_instance",
+            "DROP TABLE outbox_partition",
+            "DELETE FROM outbox_schema WHERE name IN ('ordered', 'on_dead')",
+            "UPDATE outbox_schema SET value = '1' WHERE name = 'version'",
+        ):
+            cursor.execute(sql)
+    call_command("migrate", "aftercommit", database=alias, verbosity=0)
+    assert [columns(alias, table) for table in TABLES] == made
+    assert (facts(alias)["version"], facts(alias)["ordered"]) == ("3", "0")
+    assert make_outbox(alias).stats().backlog.new == 0
 
 
 def test_it_can_be_had_as_sql(empty: tuple[str, str], make_outbox: Make) -> None:

@@ -120,17 +120,16 @@ def hand_over(rules: Rules, table: Table, memory: Memory) -> Memory:
             memory = with_copy(memory, place, reported(fresh, Outcome.DEAD))
         else:
             memory = with_copy(memory, place, fresh)
-        copy = memory.copies[place]
-        is_kept = Bug.REST_KEPT_AFTER_REPORT in rules.bugs
-        if (
-            key is not None
-            and copy
-            and copy.phase is Phase.REPORTED
-            and copy.outcome is not Outcome.DONE
-            and not is_kept
-        ):
+        if key is not None and _holds_back(rules, memory.copies[place]):
             held_back.add(key)
     return memory
+
+
+def _holds_back(rules: Rules, copy: Copy | None) -> bool:
+    """Whether what a claim brings behind this row must not be kept."""
+    if copy is None or copy.phase is not Phase.REPORTED or copy.outcome is Outcome.DONE:
+        return False
+    return Bug.REST_KEPT_AFTER_REPORT not in rules.bugs
 
 
 def _adopt(rules: Rules, memory: Memory, place: int, held: Copy, fresh: Copy) -> Memory:
@@ -139,8 +138,8 @@ def _adopt(rules: Rules, memory: Memory, place: int, held: Copy, fresh: Copy) ->
     may_be_written = held.is_unsure or held.sent is not None
     if held.phase is Phase.REPORTED and held.outcome is not Outcome.DONE and may_be_written:
         memory, held = _doubted(rules, memory, place, held)
-    lease = {"fits": fresh.fits, "holds": fresh.holds, "is_late": fresh.is_late or held.phase is Phase.REPORTED}
-    return with_copy(memory, place, held._replace(**lease))
+    is_late = fresh.is_late or held.phase is Phase.REPORTED
+    return with_copy(memory, place, held._replace(fits=fresh.fits, holds=fresh.holds, is_late=is_late))
 
 
 def _doubted(rules: Rules, memory: Memory, place: int, held: Copy) -> tuple[Memory, Copy]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from tests.model.bugs import Bug
 from tests.model.state import NO_FAULTS, Budget, Copy, Lost, Memory, Outcome, Phase, Row, Statement, Table
@@ -111,14 +112,13 @@ def released(copy: Copy) -> Copy:
 
 def forget(memory: Memory, lost: Lost) -> Memory:
     """Every lease and statement on these rows has an old epoch, or is not the holder's any more."""
-    for place in lost.raised:
-        memory = _marked(memory, place, {"fits": False})
-    for place in lost.taken:
-        memory = _marked(memory, place, {"holds": False})
+    for place in {*lost.raised, *lost.taken}:
+        names = ("fits",) * (place in lost.raised) + ("holds",) * (place in lost.taken)
+        memory = _marked(memory, place, dict.fromkeys(names, False))
     return memory
 
 
-def _marked(memory: Memory, place: int, change: dict[str, bool]) -> Memory:
+def _marked(memory: Memory, place: int, change: dict[str, Any]) -> Memory:
     copy, arriving, stray = memory.copies[place], memory.arriving[place], memory.strays[place]
     if copy is not None:
         sent = copy.sent and copy.sent._replace(**change)

@@ -21,6 +21,7 @@ STATES: Final = {
     "pair": 230_000,
     "passed dead": 60_000,
     "run": 5_000,
+    "slow claims": 120_000,
     "slow settles": 370_000,
     "slow settles of a key": 280_000,
     "own strays": 800,

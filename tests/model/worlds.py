@@ -21,6 +21,8 @@ WORLDS: Final = {
     "passed dead": World(2, (0, 0), written=2, budget=Budget(0, 1, 1), failures=_DEAD, blocks=False),
     # Three events of a key, runs of all lengths, crashes and operators.
     "run": World(2, (0, 0, 0), budget=Budget(1, 1, 1), stalls=Stalls.NONE, renews=False),
+    # What was claimed reaches memory late, or too late.
+    "slow claims": World(2, (0, 0), written=2, has_slow_claims=True, stalls=Stalls.LONG),
     # Settles that are sent, written and answered in separate steps, or given up and written all the same.
     "slow settles": World(
         2, (None,), written=1, budget=Budget(1, 1, 1), failures=(*_RETRY, Outcome.DEFER, *_DEAD), has_slow_settles=True
@@ -31,7 +33,7 @@ WORLDS: Final = {
     # One instance meets its own statements again.
     "own strays": World(1, (None,), written=1, budget=Budget(0, 2, 1), failures=_DEAD, has_slow_settles=True),
     # A partition that two instances take, lose, give back, and both believe in.
-    "partition": World(2, (0, 0), written=2, budget=Budget(crashes=1), has_partition=True),
+    "partition": World(2, (0, 0), written=2, budget=Budget(crashes=1), has_partition=True, renews=False),
     # One event kills every process that runs it, two wait beside it.
     "killers": World(
         2, (None, None, None), written=3, killers=frozenset({0}), stalls=Stalls.NONE, renews=False, max_abandoned=2
@@ -46,7 +48,10 @@ LARGE_WORLDS: Final = {
     "three events and stalls": World(
         2, (0, 0, 0), written=3, budget=Budget(failures=1), failures=_RETRY, stalls=Stalls.LONG
     ),
-    "slow claims": World(2, (0, 0), written=2, budget=Budget(failures=1), failures=_RETRY, has_slow_claims=True),
+    "slow claims and failures": World(
+        2, (0, 0), written=2, budget=Budget(failures=1), failures=_RETRY, has_slow_claims=True
+    ),
+    "partition and failures": World(2, (0, 0), written=2, budget=Budget(1, 1, 0), failures=_RETRY, has_partition=True),
     "three instances": World(3, (0, 0), written=2, budget=Budget(1, 1, 0), failures=_RETRY, stalls=Stalls.LONG),
     "slow settles and stalls": World(
         2, (0, 0), written=2, budget=Budget(failures=1), failures=_RETRY, has_slow_settles=True

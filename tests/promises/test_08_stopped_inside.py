@@ -26,7 +26,12 @@ def write(ordered: OrderedFleet, numbers: list[int]) -> None:
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize(
     ("fleet", "runtime"),
-    [("postgres", "threads"), ("postgres", "asyncio"), ("mariadb", "threads"), ("mariadb", "asyncio")],
+    [
+        ("postgres", "threads"),
+        ("mariadb", "asyncio"),
+        pytest.param("postgres", "asyncio", marks=pytest.mark.slow),
+        pytest.param("mariadb", "threads", marks=pytest.mark.slow),
+    ],
     indirect=["fleet"],
 )
 def test_promise_08_order_per_key_an_instance_that_stops_inside_a_transaction_is_replaced(

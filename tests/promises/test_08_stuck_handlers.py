@@ -63,11 +63,20 @@ def neighbours(count: int) -> list[str]:
 
 
 @on_servers
-@pytest.mark.parametrize(("runtime", "number"), [("threads", 0), ("asyncio", 0), ("threads", 1), ("asyncio", 1)])
+@pytest.mark.parametrize(
+    ("runtime", "number"),
+    [
+        ("threads", 0),
+        ("asyncio", 1),
+        pytest.param("threads", 1, marks=pytest.mark.slow),
+        pytest.param("asyncio", 0, marks=pytest.mark.slow),
+    ],
+)
 def test_promise_08_order_per_key_a_handler_that_never_ends_blocks_its_key_and_no_other(
     ordered: OrderedFleet, runtime: str, number: int
 ) -> None:
-    """Of its own partition or of others; also once the partition is another's; until its instance is no more."""
+    """Of its own partition or of others; also once the partition is another's; until its instance is no more. Even
+    numbers are for `def` handlers, odd ones for `async def`."""
     stuck, *others = [*neighbours(4), *(f"key-{number}" for number in range(12))]
     numbers = [number, number + 1, number + 2]
     hanging = ordered.join(runtime, obeys=True)
@@ -100,15 +109,16 @@ def test_promise_08_order_per_key_a_handler_that_never_ends_blocks_its_key_and_n
 
 @on_servers
 def test_promise_08_order_per_key_a_fleet_shares_the_work_and_delivers_each_event_once(ordered: OrderedFleet) -> None:
+    """Both write keys that are their own and keys that are the other's."""
     ordered.times = CALM
     members = [ordered.join(runtime) for runtime in ("threads", "asyncio")]
     ordered.until_owned(members)
     keys = [f"key-{number}" for number in range(40)]
-    writers = [ordered.writer(runtime) for runtime in ("threads", "asyncio")]
     ordered.open_gate()
-    for number, writer in enumerate(writers):
-        writer.send("write_keys", keys=keys[number::2], at_least=300, seed=number, together=8, pause=0.0)
-    total = sum(sum(writer.answer().values()) for writer in writers)
+    for number, member in enumerate(members):
+        size = {"at_least": 400, "together": 8, "pause": 0.0}
+        member.process.send("write_keys", keys=keys[number::2], seed=number, **size)
+    total = sum(sum(member.process.answer(60).values()) for member in members)
     ordered.until_settled(total)
 
     ordered.all_delivered_in_order()

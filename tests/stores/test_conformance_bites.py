@@ -18,6 +18,7 @@ from aftercommit.outcome import Retry
 from aftercommit.stores.sqlite import target
 from aftercommit.testing import StoreConformance
 from aftercommit.testing.fidelity import HANDLERS
+from aftercommit.testing.runs import PASSES
 from tests.stores.sqlite_hooks import SqliteHooks
 
 PACKAGE = target.DIALECT.package
@@ -225,6 +226,61 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
     "test_the_backlog_counts_leases_that_stand": [
         ("backlog", "lease_until > {now}", "1"),
     ],
+    "test_a_run_is_the_rows_of_its_key_in_order_of_position": [
+        ("run_candidates", "AND coalesce(event_key, event_id) = near.order_key", ""),
+    ],
+    "test_a_run_has_so_many_rows_at_most_of_each_key": [
+        ("run_candidates", "THEN :run ELSE", "THEN :run + 1 ELSE"),
+        ("run_candidates", "AND NOT is_leased", ""),
+    ],
+    "test_rows_of_other_partitions_are_not_leased": [
+        ("run_candidates", "AND {table}.partition_no = near.partition_no", ""),
+    ],
+    "test_nothing_is_leased_from_a_row_on_that_is_not_due_or_not_free": [
+        ("run_candidates", "min(is_due AND", "min(1 OR is_due AND"),
+        ("run_candidates", "min(is_due AND NOT is_leased) OVER so_far", "is_due AND NOT is_leased"),
+    ],
+    "test_nothing_is_leased_behind_a_dead_row_that_blocks": [
+        ("run_candidates", "WHEN :blocks THEN", "WHEN :blocks AND 0 THEN"),
+    ],
+    "test_a_dead_row_is_nothing_where_keys_continue": [
+        ("run_candidates", "WHEN :blocks THEN", "WHEN :blocks IS NOT NULL THEN"),
+    ],
+    "test_nothing_of_a_key_is_leased_beside_a_lease_where_keys_do_not_stop": [
+        ("run_candidates", "NOT is_held AND", "1 AND"),
+    ],
+    "test_rows_that_are_not_due_are_passed_over_where_keys_do_not_stop": [
+        ("run_candidates", "< min(:run, due)", "< due"),
+        ("run_candidates", "sum(is_due) OVER so_far - is_due", "0"),
+    ],
+    "test_a_lease_that_ran_out_is_taken_over_as_a_suspect_at_the_head_of_its_run": [
+        ("run_lock", "locked_by <> :owner", "0"),
+        ("run_candidates", "coalesce(lease_until > {now}, 0)", "1"),
+    ],
+    "test_a_head_behind_a_dead_row_is_blocked_where_the_rule_says_so": [
+        ("heads", "coalesce(dead < position, 0)", "dead IS NOT NULL"),
+        ("heads", "WHEN :blocks THEN", "WHEN :blocks IS NOT NULL THEN"),
+    ],
+    "test_a_head_that_is_leased_says_until_when": [
+        ("heads", "AND row.lease_until > {now} THEN", "THEN"),
+    ],
+    "test_a_key_is_ready_when_any_row_is_due_where_keys_do_not_stop": [
+        ("heads", "CASE WHEN :stops THEN available_at", "CASE WHEN :stops IS NOT NULL THEN available_at"),
+        ("heads", "CASE WHEN :stops THEN leased_until", "CASE WHEN :stops IS NOT NULL THEN leased_until"),
+    ],
+    "test_a_walk_goes_over_all_partitions_in_the_order_asked_for": [
+        ("heads", "coalesce(event_key, event_id) > :after_key", "coalesce(event_key, event_id) >= :after_key"),
+        ("heads", "coalesce(last.event_key, last.event_id, '')", "coalesce(last.event_key, last.event_id, :after_key)"),
+    ],
+    "test_rows_behind_a_dead_one_do_not_make_a_key_ready": [
+        ("heads", "AND position < coalesce(head.dead, 9223372036854775807)", ""),
+    ],
+    "test_blocked_keys_are_told_with_their_first_dead_event": [
+        ("blocked", "AND earlier.position < dead.position", "AND earlier.position > dead.position"),
+    ],
+    "test_a_dead_event_without_a_key_blocks_only_other_rows_of_itself": [
+        ("blocked", "event_key IS NOT NULL OR", "1 OR"),
+    ],
     "test_completed_rows_are_deleted_when_asked_to": [
         ("delete", "{fence}", "{table}.event_id = held.event_id"),
     ],
@@ -235,6 +291,12 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "test_handlers_that_are_done_are_known_to_the_next_claim": {"outcome": Retry(timedelta(0), "no", HANDLERS)},
     "test_dead_ends_the_row_with_its_error": {"counted": False, "attempts": 0},
     "test_only_dead_rows_are_replayed_or_discarded": {"status": EventStatus.NEW},
+    "test_nothing_is_leased_from_a_row_on_that_is_not_due_or_not_free": {"why": "later", "number": 1},
+    "test_nothing_is_leased_behind_a_dead_row_that_blocks": {"number": 1},
+    "test_nothing_of_a_key_is_leased_beside_a_lease_where_keys_do_not_stop": {"number": 3},
+    "test_rows_that_are_not_due_are_passed_over_where_keys_do_not_stop": {"rule": PASSES},
+    "test_a_key_is_ready_when_any_row_is_due_where_keys_do_not_stop": {"rule": PASSES},
+    "test_a_walk_goes_over_all_partitions_in_the_order_asked_for": {"limit": 2},
 }
 
 

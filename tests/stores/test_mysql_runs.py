@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from aftercommit.claims import Settlement
-from aftercommit.order import KeyClaimRequest, KeyRule, OrderKey
+from aftercommit.claims import NewEvent, Settlement
+from aftercommit.order import HeadState, KeyClaimRequest, KeyRule, OrderKey
 from aftercommit.outcome import DONE, RELEASE, Retry
 from aftercommit.runtime.threads import run
 from aftercommit.stores.runs import Candidate
 from aftercommit.testing.kit import HOUR, LEASE, event, ids, insert, settle
-from aftercommit.testing.runs import PARTITION, PASSES, STRICT, claim_keys, lay, line, run_of
+from aftercommit.testing.runs import PARTITION, PASSES, STRICT, claim_keys, lay, line, look_over, run_of, states
 from tests.stores.mysql_kit import Table, locked, made, store_at
 from tests.stores.test_mysql_together import conflicts_seen
 
@@ -152,8 +152,6 @@ def lock_of(store: Any, table: Table, events: list[Any]) -> tuple[str, tuple[obj
 
 
 def test_a_walk_waits_for_nobody_and_locks_nothing(table: Table, stores: list[Any]) -> None:
-    from aftercommit.testing.runs import look_over
-
     given = run(line(stores[0], "a", 2))
     with locked(table.url, "UPDATE outbox_event SET attempts = 1"):
         assert len(run(look_over(stores[0])).heads) == 1
@@ -181,8 +179,6 @@ def test_events_that_are_not_committed_do_not_come_before_those_that_are(stores:
 
 
 async def insert_in(store: Any, opened: Any, *events: Any) -> None:
-    from aftercommit.claims import NewEvent
-
     await store.insert(opened, [NewEvent(each, PARTITION) for each in events])
 
 
@@ -235,3 +231,53 @@ def test_a_claim_of_many_keys_goes_by_several_statements(stores: list[Any]) -> N
     taken = run(run_of(stores[0], *[each.key for each in given]))
     assert taken[:250] == ids(given)
     assert len(taken) == 252
+
+
+# ---------------------------------------------------------------- walks
+
+
+@pytest.mark.parametrize("limit", [5, 37, 500])
+def test_a_walk_in_pieces_finds_every_key_once_in_the_order_of_its_partitions(stores: list[Any], limit: int) -> None:
+    """Over keys that are longer than a page, as long as one, and short ones; as one statement cannot have them."""
+    lengths = {"b": 250, "a": 1, "a ": 100, "c": 10, "B": 11, **{f"d{number:03}": 1 for number in range(150)}}
+    for partition in (9, 3, 7):
+        run(
+            lay(
+                stores[0],
+                *[event(key=key) for key, length in lengths.items() for _ in range(length)],
+                partition=partition,
+            )
+        )
+    partitions, found, after = (9, 200, 3, 7, 8), list[OrderKey](), None
+    for _ in range(1000):
+        heads = run(look_over(stores[0], *partitions, limit=limit, after=after))
+        assert len(heads.heads) <= limit
+        found += [head.key for head in heads.heads]
+        after = heads.after
+        if after is None:
+            break
+    keys = sorted(lengths, key=str.encode)
+    assert found == [OrderKey(partition, key) for partition in (9, 3, 7) for key in keys]
+
+
+def test_the_first_dead_row_of_a_key_counts(table: Table, stores: list[Any]) -> None:
+    given = {key: run(line(stores[0], key, 3)) for key in "ab"}
+    for each in (given["a"][0], given["a"][2], given["b"][2]):
+        table.change(each.event_id, status=3, done_at=table.now())
+    assert run(states(stores[0])) == {"a": HeadState.BLOCKED, "b": HeadState.READY}
+
+
+def test_a_head_that_is_finished_while_a_walk_looks_does_not_end_it(table: Table, stores: list[Any]) -> None:
+    """As many heads as were asked for come back, or the walk would be taken for over."""
+    given = [run(line(stores[0], key, 1)) for key in "abc"]
+    real = stores[0]._changes._walk
+
+    async def walked(*arguments: Any) -> Any:
+        found = await real(*arguments)
+        assert table.execute("DELETE FROM outbox_event WHERE event_id = %s", given[0][0].event_id) == 1
+        return found
+
+    stores[0]._changes._walk = walked
+    heads = run(look_over(stores[0], limit=2))
+    assert [head.key.key for head in heads.heads] == ["a", "b"]
+    assert heads.after == OrderKey(PARTITION, "b")

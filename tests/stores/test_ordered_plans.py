@@ -64,7 +64,7 @@ def claim(table: Table, keys: Sequence[str], *, finds: int, run: int = 5, **more
     asked = [OrderKey(PARTITION, key) for key in keys]
     request = KeyClaimRequest(owner="alice", keys=asked, run=run, lock_timeout=LEASE, deadline=0.0, **more)
     values = run_values(request, open_store(table.url, Colour.BLOCKING).dialect)
-    values |= {"owner": "alice", "lock_timeout": to_micros(LEASE)}
+    values |= {"owner": "alice", "lock_timeout": to_micros(LEASE), "is_alone": True}
     read, plan = explained(table, "claim_keys", values, finds=finds)
     return read, pages(plan)
 

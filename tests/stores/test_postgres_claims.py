@@ -299,3 +299,30 @@ def test_claimers_of_a_serializable_role_share_the_rows(way: Way, postgres_table
         thread.result()
     assert len(taken) == len(set(taken))
     assert sorted(taken) == sorted(row["event_id"] for row in postgres_table.rows() if row["status"] == 1)
+
+
+@pytest.mark.parametrize(("is_alone", "then"), [(True, "off"), (False, "on")])
+@pytest.mark.parametrize("name", ["claim", "claim_keys"])
+def test_the_commit_of_a_claim_waits_for_the_disk_only_when_it_is_somebodys(
+    way: Way, postgres_table: Table, name: str, is_alone: bool, then: str
+) -> None:
+    """A lease need not outlive a crash of the database; what a user has written in the same transaction must."""
+
+    async def scenario() -> None:
+        async with way.opened() as store:
+            request = ClaimRequest("me", 10, timedelta(seconds=30), deadline=0.0)
+            runs = {"stops": True, "blocks": True, "run": 1, "reach": 1, "partitions": [0], "keys": ["k0"]}
+            values = {**store._claim_values(request), **runs, "is_alone": is_alone}
+            tx = await store.executor.begin()
+            await tx.execute("SET LOCAL synchronous_commit TO on")  # databases of tests have it off
+            statement = store._sql[name]
+            await tx.fetch(statement.sql, statement.bind(**values))
+            (row,) = await tx.fetch("SELECT current_setting('synchronous_commit')")
+            assert row[0] == then
+            await tx.end()
+
+    postgres_table.fill("due", 10)
+    postgres_table.rows()
+    with psycopg.connect(postgres_table.url, autocommit=True) as somebody:
+        somebody.execute("UPDATE outbox_event SET event_key = 'k0', partition_no = 0")
+    way.run(scenario)

@@ -43,10 +43,10 @@ class Channel:
             self._monitor.notify()
             return True
 
-    def offer(self, holding: Holding) -> bool:
-        """Put into the cold lane; False when it is full or closed."""
+    def offer(self, *holdings: Holding) -> bool:
+        """Put into the cold lane, all at once; False when it has not so much room, or is closed."""
         with self._monitor:
-            if self._is_closed or not self._lanes.offer_cold(holding):
+            if self._is_closed or not self._lanes.offer_cold(*holdings):
                 return False
             self._monitor.notify()
             return True

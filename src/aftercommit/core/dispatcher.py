@@ -99,15 +99,16 @@ class OutboxDispatcher:
         """False when the hot lane is full or closed."""
         return self.reserve_hot(1) == 1 and self.fill_hot(claimed)
 
-    def enqueue_cold(self, claimed: Claimed) -> bool:
-        """False when the cold lane is full or closed."""
-        holding = self._held.admit(claimed)
-        if holding is None:
+    def enqueue_cold(self, claimed: Claimed, *followers: Claimed) -> bool:
+        """False when the cold lane has no room for them all, or is closed."""
+        admitted = [self._held.admit(row) for row in (claimed, *followers)]
+        holdings = [holding for holding in admitted if holding is not None]
+        if not holdings:
             return True
-        if not self.channel.offer(holding):
-            self._held.drop([holding])
+        if not self.channel.offer(*holdings):
+            self._held.drop(holdings)
             return False
-        self._meter.count("cold_enqueued")
+        self._meter.count("cold_enqueued", len(holdings))
         self._record_depths()
         return True
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Final
 
-from aftercommit.claims import Claim, Claimed, Undecodable
+from aftercommit.claims import Claim, Claimed, RowKey, Undecodable
 from aftercommit.core.held import holding_of
 from aftercommit.core.looking import Found, Look, LookByTime, PollerOptions
 from aftercommit.core.meter import Meter
@@ -216,14 +217,15 @@ class OutboxPoller(Service):
         return row.abandoned == self._options.max_abandoned and self._has_fallback(row)
 
     def _hand_over(self, claim: Claim, handler: OutboxPollerHandler) -> None:
-        rows = self.deliverable(claim)
+        runs = _runs_of(self.deliverable(claim))
         taken = 0
         try:
-            while taken < len(rows) and handler.handle(rows[taken]):
+            # A run is taken whole: its first event may fail at once, and nothing behind it may come after that.
+            while taken < len(runs) and handler.handle(*runs[taken]):
                 taken += 1
         finally:
             # No room after all, or closing: what was not taken is free for anybody at once.
-            for left in rows[taken:]:
+            for left in chain.from_iterable(runs[taken:]):
                 self._settler.add(holding_of(left), RELEASE)
 
     def _plan(self, found: Found) -> None:
@@ -251,3 +253,11 @@ class OutboxPoller(Service):
                 return
             after = self._expected_after
         self._look_for_expected(after)
+
+
+def _runs_of(rows: Iterable[Claimed]) -> list[list[Claimed]]:
+    """Events of one key together, in their order; any other event alone."""
+    runs: dict[OrderKey | RowKey, list[Claimed]] = {}
+    for row in rows:
+        runs.setdefault(row.order_key or row.lease.key, []).append(row)
+    return list(runs.values())

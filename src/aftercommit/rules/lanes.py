@@ -59,10 +59,15 @@ class Lanes(Generic[T]):
         self._reserved -= 1
         self._hot.append(item)
 
-    def offer_cold(self, item: T) -> bool:
-        """False when the cold lane is full."""
-        if self.cold_room <= 0:
+    def offer_cold(self, *items: T) -> bool:
+        """False, and nothing is taken, when the cold lane has not so much room."""
+        if self.cold_room < len(items):
             return False
+        for item in items:
+            self._place(item)
+        return True
+
+    def _place(self, item: T) -> None:
         key = item.order_key
         if key is None:
             self._line_up(item)
@@ -72,7 +77,6 @@ class Lanes(Generic[T]):
         else:
             self._followers[key] = deque()
             self._line_up(item)
-        return True
 
     def _line_up(self, item: T) -> None:
         (self._suspects if item.is_suspect else self._cold).append(item)
