@@ -24,6 +24,16 @@ from bench.servers import facts as server_facts
 from bench.servers.places import Absent
 from bench.sizes import FULL, QUICK, Sizes
 
+
+def _sessions(sizes: Sizes, workshop: Path) -> list[Line]:
+    """SQLAlchemy is an extra."""
+    try:
+        from bench.sessions import sqlalchemy_session  # noqa: PLC0415
+    except ImportError as error:
+        raise Absent(f"{error.name} is not installed") from error
+    return sqlalchemy_session(sizes, workshop)
+
+
 MEASURES: Final[dict[str, Callable[[Sizes, Path], list[Line]]]] = {
     "write_threads": writes.write_threads,
     "write_asyncio": writes.write_asyncio,
@@ -31,6 +41,7 @@ MEASURES: Final[dict[str, Callable[[Sizes, Path], list[Line]]]] = {
     "drain": drains.drain,
     "latency": latency.latency,
     "import": imports.imports,
+    "sqlalchemy_session": _sessions,
     **ON_SERVERS,
 }
 

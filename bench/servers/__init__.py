@@ -28,6 +28,7 @@ _MODULES: Final = {
     "postgres_ordered_drain": "ordered",
     "postgres_ordered_latency": "ordered",
     "postgres_ordered_fleet": "ordered",
+    "postgres_session": "sessions",
     "postgres_peers": "peers",
     "mysql_write": "writes",
     "mysql_write_all": "batches",

@@ -3,6 +3,8 @@
 python manage.py migrate
 python manage.py test                    events in TestCase, without workers
 python manage.py runserver               delivers what it writes, right after the commit (see config/wsgi.py)
+gunicorn --workers 2 --preload config.wsgi
+uvicorn --workers 2 config.asgi:application
 python manage.py aftercommit run         a worker of its own, beside any number of servers
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from enum import Enum
@@ -139,6 +140,7 @@ class Outbox(OutboxBase):
             refuse_without_transaction(context)
             if not context.is_begun():
                 run(self._store.open())  # nothing is locked yet, so the table can still be made
+            run(self._pairing().check(context))
         elif isinstance(context, UnitOfWork) and not self._store.is_ready and context.may_open_store():
             run(self._store.open())
         return context
@@ -167,11 +169,16 @@ class Outbox(OutboxBase):
             engine = self._engine = self._new_engine()
             engine.is_started = True
             self._resumes = False
+        atexit.register(self._close_at_exit)
         run(engine.start())
         return self
 
     def close(self) -> None:
-        """Stop delivering, within drain_timeout, and give up connections. Again is fine."""
+        """Stop delivering, within drain_timeout, and give up connections. Again is fine.
+
+        The end of the process does it as well, unless a signal kills it.
+        """
+        atexit.unregister(self._close_at_exit)
         engine, self._engine, self._resumes = self._engine, None, False
         try:
             if engine is not None:
@@ -220,6 +227,11 @@ class Outbox(OutboxBase):
         return run(self._current().cluster())
 
     # ------------------------------------------------------------ inside
+
+    def _close_at_exit(self) -> None:
+        """A child that never used what its parent had started has nothing to close."""
+        if self.is_started:
+            self.close()
 
     def _runtime(self) -> Runtime:
         if self._engine is not None:

@@ -173,6 +173,8 @@ class AsyncOutbox(OutboxBase):
             is_free = isinstance(context, UnitOfWork) and not self._store.is_ready and context.may_open_store()
         if is_free:
             await self._store.open()  # nothing is locked yet, so the table can still be made
+        if isinstance(context, DbapiTransaction):
+            await self._pairing().check(context)
 
     def transaction(self) -> AsyncTransaction:
         """A block that commits at its end and rolls back on an error; nested it is a savepoint."""

@@ -30,6 +30,7 @@ from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.detect import open_store
 from aftercommit.transactions import ambient
 from aftercommit.transactions.dbapi import DbapiTransaction
+from aftercommit.transactions.driver_pairing import DriverPairing
 from aftercommit.transactions.owned import OwnedTransaction
 from aftercommit.transactions.unit import UnitOfWork
 
@@ -98,6 +99,7 @@ class OutboxBase(HandlerSet, ABC):
             )
         self._target = target
         self._sqlalchemy: Any = None
+        self._drivers: DriverPairing | None = None
         given = config.listener_registry  # an empty one is false, and still the one to use
         self._registry: Any = given if given is not None else DefaultListenerRegistry()
         self._router = Router(self._registry, self._roster, self._payloads)
@@ -217,6 +219,11 @@ class OutboxBase(HandlerSet, ABC):
                 fix="pass what outbox.transaction() gave, or a session or connection of the outbox's own database",
             )
         return DbapiTransaction(tx, adopted)
+
+    def _pairing(self) -> DriverPairing:
+        if self._drivers is None:
+            self._drivers = DriverPairing(self._store)
+        return self._drivers
 
     def _edge(self) -> Any:
         """Whoever has a session has SQLAlchemy; nobody else loads it."""

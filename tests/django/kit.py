@@ -6,6 +6,7 @@ import atexit
 import shutil
 import tempfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest import TestResult, TestSuite
@@ -43,8 +44,9 @@ def set_up() -> None:
     """Once for the process; databases of tests come later."""
     if settings.configured:
         return
-    pymysql.version_info = (2, 2, 1, "final", 0)  # Django asks mysqlclient for its version
-    pymysql.install_as_MySQLdb()
+    if find_spec("MySQLdb") is None:  # mysqlclient, which not every machine can build
+        pymysql.version_info = (2, 2, 1, "final", 0)  # Django asks it for its version
+        pymysql.install_as_MySQLdb()
     settings.configure(
         DATABASES={
             "default": sqlite_settings(FOLDER / "default.sqlite3"),

@@ -215,10 +215,10 @@ def test_tables_that_were_made_by_somebody_are_enough(path: Path) -> None:
     run(store.close())
 
 
-def test_a_write_into_a_database_without_the_table_says_what_is_missing(path: Path, tmp_path: Path) -> None:
-    """The caller's connection goes elsewhere; the driver's own words stay as the cause."""
+def test_a_write_into_a_database_without_the_table_says_what_is_missing(path: Path) -> None:
+    """The caller's transaction is open, so nobody can make it; the driver's own words stay as the cause."""
     outbox = Outbox(f"sqlite:///{path}")
-    with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE t (n)")
         connection.execute("INSERT INTO t VALUES (1)")
         with pytest.raises(SchemaMissing, match="outbox_event") as caught:

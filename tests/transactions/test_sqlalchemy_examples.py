@@ -29,6 +29,10 @@ def test_two_databases() -> None:
     assert play("two_databases.py") == ['sales: Moved {"order":7}', 'stock: Moved {"item":3}', "AC005 True True"]
 
 
+def test_flask() -> None:
+    assert sorted(play("flask_shop.py")) == ["201", "422", "receipt for 4200"]
+
+
 def test_fastapi() -> None:
     pytest.importorskip("fastapi")
     pytest.importorskip("httpx")

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from aftercommit import AsyncOutbox, NotInTransaction, Outbox, SchemaMissing, UnsupportedTransaction
 from aftercommit.ids import EventId, EventIds
 from tests.support import World
-from tests.transactions.sqlalchemy_kit import Base, Customer, Order, Shop, plain
+from tests.transactions.sqlalchemy_kit import Base, Customer, Order, Shop, plain, statements
 
 
 def only(shop: Shop, runtime: str) -> None:
@@ -238,30 +238,6 @@ def test_a_commit_that_succeeds_here_and_fails_elsewhere_is_a_commit(shop: Shop,
     shop.run(scenario)
 
 
-def test_two_phases_are_followed_to_the_second(shop: Shop) -> None:
-    if shop.world.database != "mariadb" or shop.is_async:
-        pytest.skip("PostgreSQL has it switched off, SQLite has none")
-
-    async def scenario() -> None:
-        outbox = shop.outbox()
-        await outbox.start()
-
-        def work(session: Session) -> None:
-            plain(outbox).write("T", '"1"', tx=session)
-            session.prepare()
-            assert shop.committed() == []
-            session.commit()
-            plain(outbox).write("T", '"2"', tx=session)
-            session.prepare()
-            session.rollback()
-
-        await shop.in_session(work, twophase=True)
-        await shop.seen.reach(1)
-        assert (list(shop.seen), shop.committed()) == (["1"], ["1"])
-
-    shop.run(scenario)
-
-
 def test_inside_somebody_elses_transaction_the_poller_delivers_after_its_commit(shop: Shop) -> None:
     async def scenario() -> None:
         outbox = shop.outbox(poller_enabled=True, poll_interval="60s")
@@ -323,6 +299,28 @@ def test_an_outbox_that_was_never_started_makes_its_table_for_a_session(tmp_path
         await shop.in_session(work, shop.bare_engine())
         await outbox.drain()
         assert list(shop.seen) == ["1"]
+
+    shop.run(scenario)
+
+
+def test_whether_the_table_is_there_is_asked_once(tmp_path: Path) -> None:
+    """Also of an outbox that only ever writes, inside transactions that were begun before, and so is never opened."""
+    shop = Shop("sqlite-threads", tmp_path)
+
+    async def scenario() -> None:
+        maker, outbox = shop.outbox(), shop.outbox()
+        await maker.create_schema()
+        ran = statements(shop.engine)
+
+        def work(session: Session) -> None:
+            session.execute(text("SELECT 1"))
+            plain(outbox).write("T", '"1"', tx=session)
+            session.commit()
+
+        for _ in range(3):
+            await shop.in_session(work)
+        assert sum("store_id" in sql for sql, _ in ran) == 1
+        assert len(shop.committed()) == 3
 
     shop.run(scenario)
 

@@ -55,7 +55,10 @@ def test_the_event_is_on_its_way_before_the_users_own_hooks_hear_of_the_commit(s
     shop.run(scenario)
 
 
-def test_nothing_is_inserted_before_the_flush_and_many_writes_are_one_insert(shop: Shop) -> None:
+def test_nothing_is_inserted_before_the_flush_and_ten_writes_are_one_insert(shop: Shop) -> None:
+    """MariaDB gets all rows in its text, since SQLAlchemy asks it for positions; the others get one statement and ten
+    sets of values by the driver's executemany."""
+
     async def scenario() -> None:
         outbox = shop.outbox()
         await outbox.start()
@@ -68,8 +71,11 @@ def test_nothing_is_inserted_before_the_flush_and_many_writes_are_one_insert(sho
             session.commit()
 
         await shop.in_session(work)
-        inserts = [sql for sql, _ in ran if sql.startswith("INSERT INTO") and "outbox_event" in sql]
-        assert len(inserts) == 1
+        [(insert, is_for_many)] = [
+            (sql, many) for sql, many in ran if sql.startswith("INSERT") and "outbox_event" in sql
+        ]
+        assert is_for_many
+        assert insert.count("), (") == (9 if shop.world.database == "mariadb" else 0)
         assert shop.committed() == [str(number) for number in range(10)]
 
     shop.run(scenario)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from aftercommit import NotAwaited, NotInTransaction, SchemaMissing, TransactionEnded, UnsupportedTransaction
+from aftercommit import NotAwaited, NotInTransaction, TransactionEnded, UnsupportedTransaction
 from aftercommit.stores.sqlite.connection import Gate
 from aftercommit.transactions import ambient
 from tests.support import PATIENCE, Signal, World
@@ -374,19 +374,6 @@ def test_a_closed_connection_is_refused(world: World) -> None:
         connection.close()
         with pytest.raises(NotInTransaction, match="Fix: "):
             await outbox.write("T", {}, tx=connection)
-
-    world.run(scenario)
-
-
-def test_a_connection_of_another_database_says_that_the_table_is_missing(world: World) -> None:
-    async def scenario() -> None:
-        outbox = world.outbox()
-        await outbox.create_schema()
-        connection = sqlite3.connect(world.folder / "other.db")
-        with pytest.raises(SchemaMissing, match=r"Fix: call outbox\.create_schema\(\)"):
-            await outbox.write("T", {}, tx=connection)
-        connection.close()
-        assert world.rows() == []
 
     world.run(scenario)
 

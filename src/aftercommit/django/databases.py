@@ -89,7 +89,8 @@ def _postgres() -> Vendor:
         from aftercommit.stores.postgres.faults import fault_of
     except ImportError as error:
         raise MissingDriver(
-            f"psycopg 3 is not installed ({error})", fix='pip install "aftercommit[postgres]"'
+            f"psycopg 3 is not installed ({error}); psycopg2 cannot take its place",
+            fix='pip install "aftercommit[postgres]"; Django then uses psycopg 3, too',
         ) from error
     return Vendor(PSYCOPG, _own_postgres, CursorTx, fault_of)
 
@@ -113,14 +114,20 @@ def _own_postgres(connection: BaseDatabaseWrapper) -> Executor:
 
 def _mysql() -> Vendor:
     try:
-        from aftercommit.stores.mysql import pymysql_driver
+        import pymysql  # noqa: F401
     except ImportError as error:
         raise MissingDriver(f"PyMySQL is not installed ({error})", fix='pip install "aftercommit[mysql]"') from error
+    from django.db.backends.mysql.base import Database
+
     from aftercommit.stores.mysql.dialect import DIALECT
+    from aftercommit.stores.mysql.faults import fault_of
     from aftercommit.stores.mysql.link import AdoptedLinkTx
 
     return Vendor(
-        DIALECT, _own_mysql, lambda connection: AdoptedLinkTx(CursorLink(connection)), pymysql_driver.fault_of
+        DIALECT,
+        _own_mysql,
+        lambda connection: AdoptedLinkTx(CursorLink(connection)),
+        lambda error: fault_of(error, Database.Error),  # of the driver that Django uses
     )
 
 

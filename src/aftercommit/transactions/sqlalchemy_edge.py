@@ -16,12 +16,15 @@ from aftercommit.execution import Colour
 from aftercommit.transactions.sqlalchemy_connection import JoinedConnection
 from aftercommit.transactions.sqlalchemy_fate import Batch
 from aftercommit.transactions.sqlalchemy_pairing import Pairing, is_autocommit, is_driver_autocommit
-from aftercommit.transactions.sqlalchemy_session import JoinedSession, before_insert
+from aftercommit.transactions.sqlalchemy_session import JoinedSession, before_insert, listen_to_sessions
 from aftercommit.transactions.sqlalchemy_table import EventRow, columns_of, event_table, mapped
 from aftercommit.transactions.unit import UnitOfWork
 
 #: The databases of both sides, as SQLAlchemy calls them.
 _DATABASES: Final = {"SQLite": "sqlite", "PostgreSQL": "postgresql", "MySQL": "mysql"}
+
+_SCOPED: Final = (scoped_session, async_scoped_session)
+_CONNECTIONS: Final = (AsyncConnection, Connection)
 
 
 class SqlAlchemyEdge:
@@ -41,21 +44,25 @@ class SqlAlchemyEdge:
         self.look_soon = look_soon
         self._store = store
         self._pairing = Pairing(store, _sync_engine(target), self.database)
+        listen_to_sessions()
         event.listen(self.kind, "before_insert", before_insert(self))
 
     def join(self, handle: Any) -> UnitOfWork | None:
         """The unit of work behind what the caller gave as tx; None when it is nothing of SQLAlchemy's."""
-        if isinstance(handle, scoped_session | async_scoped_session):
-            handle = handle()
-        if isinstance(handle, AsyncSession):
-            handle = handle.sync_session
         if isinstance(handle, Session):
-            bind = self._bind_of(handle)
-            self._refuse_wrong(bind)
-            return JoinedSession(self, handle, bind)
-        if isinstance(handle, AsyncConnection | Connection):
+            return self._join_session(handle)
+        if isinstance(handle, AsyncSession):
+            return self._join_session(handle.sync_session)
+        if isinstance(handle, _SCOPED):
+            return self.join(handle())
+        if isinstance(handle, _CONNECTIONS):
             return self._join_connection(handle)
         return None
+
+    def _join_session(self, session: Session) -> JoinedSession:
+        bind = self._bind_of(session)
+        self._refuse_wrong(bind)
+        return JoinedSession(self, session, bind)
 
     def _join_connection(self, handle: AsyncConnection | Connection) -> JoinedConnection:
         is_async = isinstance(handle, AsyncConnection)
@@ -103,9 +110,12 @@ class SqlAlchemyEdge:
 
     # ------------------------------------------------------------ for sessions and connections
 
+    @property
+    def has_table(self) -> bool:
+        return self._pairing.has_table
+
     def batch_of(self, rows: Sequence[NewEvent]) -> Batch:
-        names = {RowKey(row.event.event_id, row.handler_id): _name(row) for row in rows}
-        return Batch(self.table, names)
+        return Batch(self.table, {RowKey(row.event.event_id, row.handler_id): row.event for row in rows})
 
     def columns_of(self, row: NewEvent) -> dict[str, Any]:
         return columns_of(self._store.values_of(row), self.database)
@@ -119,10 +129,6 @@ class SqlAlchemyEdge:
                 fix="create_engine(…) without autocommit in connect_args and without a creator that turns it on",
             )
         self._pairing.check(connection)
-
-
-def _name(row: NewEvent) -> str:
-    return f"{row.event.event_type} {row.event.event_id}"
 
 
 def _sync_engine(target: object) -> Engine | None:

@@ -11,6 +11,7 @@ from weakref import WeakSet
 from sqlalchemy import Connection, Engine, Table, event, select
 
 from aftercommit.claims import RowKey
+from aftercommit.event import EventEnvelope
 from aftercommit.redact import error_text
 from aftercommit.transactions.callbacks import Callback, Lost
 
@@ -29,10 +30,10 @@ _dropped: Final[deque[Callback]] = deque()
 class Batch:
     """The rows of one write(), until their transaction has ended."""
 
-    def __init__(self, table: Table, names: dict[RowKey, str]) -> None:
+    def __init__(self, table: Table, rows: dict[RowKey, EventEnvelope]) -> None:
         self.table = table
-        #: The rows that are still to be committed, and how they are called in a warning.
-        self.names = names
+        #: Those that are still to be committed.
+        self.rows = rows
         self.on_committing: list[Callback] = []
         self.on_commit: list[Callback] = []
         self.on_rollback: list[Callback] = []
@@ -40,11 +41,15 @@ class Batch:
 
     def lose(self, keys: Iterable[RowKey]) -> list[str]:
         """Some rows will not be committed; how they are called."""
-        gone = [key for key in keys if key in self.names]
-        named = [self.names.pop(key) for key in gone]
+        gone = [key for key in keys if key in self.rows]
+        named = [_name(self.rows.pop(key)) for key in gone]
         for lost in self.on_lost if gone else ():
             lost(gone)
         return named
+
+    def named(self) -> list[str]:
+        """How its rows are called in a warning."""
+        return [_name(written) for written in self.rows.values()]
 
     def end(self, *, committed: bool) -> None:
         callbacks = self.on_commit if committed else self.on_rollback
@@ -54,6 +59,10 @@ class Batch:
 
     def __del__(self) -> None:
         _dropped.extend(self.on_rollback)
+
+
+def _name(written: EventEnvelope) -> str:
+    return f"{written.event_type} {written.event_id}"
 
 
 def return_dropped() -> None:
@@ -89,13 +98,13 @@ class Fate:
                 self._look_for(connection, [batch for batch in self.batches if batch.table is table])
 
     def _look_for(self, connection: Connection, batches: Sequence[Batch]) -> None:
-        there = _surviving(connection, batches[0].table, [key for batch in batches for key in batch.names])
+        there = _surviving(connection, batches[0].table, [key for batch in batches for key in batch.rows])
         for batch in batches:
-            batch.lose([key for key in batch.names if key not in there])
+            batch.lose([key for key in batch.rows if key not in there])
 
     def end(self, *, committed: bool) -> None:
         if not committed:
-            named = [name for batch in self.batches for name in batch.names.values()]
+            named = [name for batch in self.batches for name in batch.named()]
             for tell in self.on_rolled_back:
                 tell(named)
         for batch in self.batches:

@@ -24,6 +24,8 @@ class Pairing:
         self._engine = engine
         self._database = database
         self._ours: WeakSet[Pool] = WeakSet()
+        #: The table was seen by somebody's transaction, so nobody has to make it.
+        self.has_table = False
 
     def may_be(self, engine: Engine) -> bool:
         """False when it certainly leads elsewhere. Asks nobody."""
@@ -47,12 +49,17 @@ class Pairing:
             if not self._is_ours(connection):
                 raise self._other(engine)
             self._ours.add(engine.pool)
-        if self._database == "sqlite" and not self._store.is_ready and self._id_at(connection) is None:
+        if self._database == "sqlite" and not self._store.is_ready and not self.has_table:
+            self._refuse_without_table(connection)
+
+    def _refuse_without_table(self, connection: Connection) -> None:
+        if self._id_at(connection) is None:
             raise SchemaMissing(
                 f"the table {self._store.names.table} is not in {self._store.where}, and while a transaction is open "
                 "nobody else can make it",
                 fix="start the outbox, or call its create_schema(), before the transaction",
             )
+        self.has_table = True
 
     def _is_ours(self, connection: Connection) -> bool:
         if self._database == "sqlite":
@@ -60,7 +67,7 @@ class Pairing:
         return self._has_same_id(connection)
 
     def _is_known(self, engine: Engine) -> bool:
-        return engine.pool in self._ours or (self._engine is not None and engine.pool is self._engine.pool)
+        return (self._engine is not None and engine.pool is self._engine.pool) or engine.pool in self._ours
 
     def _has_same_id(self, connection: Connection) -> bool:
         if not self._store.is_ready:
@@ -106,7 +113,7 @@ def is_autocommit(bind: Engine | Connection) -> bool:
     """As SQLAlchemy itself decides it: by the option, else by what the engine sets on every new connection."""
     option = bind.get_execution_options().get("isolation_level")
     level = option if option is not None else getattr(bind.dialect, "_on_connect_isolation_level", None)
-    return str(level).upper() == "AUTOCOMMIT"
+    return level is not None and str(level).upper() == "AUTOCOMMIT"
 
 
 def is_driver_autocommit(connection: Connection, executor: Executor) -> bool:

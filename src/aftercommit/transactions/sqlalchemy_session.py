@@ -37,6 +37,11 @@ class Rows(Protocol):
 
     kind: type[EventRow]
 
+    @property
+    def has_table(self) -> bool:
+        """Whether the table was seen, although the store has not been opened."""
+        ...
+
     def batch_of(self, rows: Sequence[NewEvent]) -> Batch: ...
 
     def columns_of(self, row: NewEvent) -> dict[str, Any]: ...
@@ -56,7 +61,6 @@ class JoinedSession(UnitOfWork):
 
     def __init__(self, rows: Rows, session: Session, bind: Engine | Connection) -> None:
         _refuse_without_transaction(session)
-        _install()
         follow(bind.engine)
         self._rows = rows
         self._session = session
@@ -71,7 +75,7 @@ class JoinedSession(UnitOfWork):
         """Where writers exclude each other, the driver is asked whether this one has begun."""
         if self._bind.dialect.name != "sqlite" or not self._session.in_transaction():
             return True
-        if self._bind.dialect.is_async:
+        if self._bind.dialect.is_async or self._rows.has_table:
             return False
         connection = self._session.connection(bind_arguments={"mapper": self._rows.kind})
         return not connection.connection.driver_connection.in_transaction  # type: ignore[union-attr]
@@ -141,8 +145,8 @@ class Trail:
 _installed: Final[list[bool]] = []
 
 
-def _install() -> None:
-    """Once for all sessions: to listen to each of them would be dearer than the rows."""
+def listen_to_sessions() -> None:
+    """Once for all of them: to listen to each would be dearer than the rows."""
     if not _installed:
         _installed.append(True)
         event.listen(Session, "after_commit", _after_commit, insert=True)
