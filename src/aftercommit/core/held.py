@@ -76,15 +76,24 @@ class Held:
 
     def drop(self, holdings: Iterable[Holding]) -> None:
         """Let go of these; a newer holding of the same row stays."""
-        free = []
+        self.let_go((holding, holding.lease.epoch) for holding in holdings)
+
+    def let_go(self, holdings: Iterable[tuple[Holding, int]]) -> list[Holding]:
+        """Let go of these, each held under an epoch. Those that were claimed anew meanwhile stay, and are returned."""
+        free, kept = [], []
         with self._lock:
-            for holding in holdings:
-                if self._rows.get(holding.lease.key) is holding:
-                    del self._rows[holding.lease.key]
-                    if holding.order_key is not None and self._is_last(holding.order_key):
-                        free.append(holding.order_key)
+            for holding, epoch in holdings:
+                if self._rows.get(holding.lease.key) is not holding:
+                    continue
+                if holding.lease.epoch != epoch:
+                    kept.append(holding)
+                    continue
+                del self._rows[holding.lease.key]
+                if holding.order_key is not None and self._is_last(holding.order_key):
+                    free.append(holding.order_key)
         if free:
             self.on_free(free)
+        return kept
 
     def _is_last(self, key: OrderKey) -> bool:
         self._keys[key] -= 1

@@ -12,7 +12,7 @@ from aftercommit.core.held import Held, Holding
 from aftercommit.core.meter import Meter
 from aftercommit.core.service import FIRST_PAUSE, Service
 from aftercommit.order import OrderKey
-from aftercommit.outcome import Dead, Defer, Done, Outcome, Release, Retry
+from aftercommit.outcome import RELEASE, Dead, Defer, Done, Outcome, Release, Retry
 from aftercommit.ports import EventStore, Runtime
 from aftercommit.redact import error_text, traceback_text
 
@@ -50,6 +50,9 @@ class Unsettled:
 
     def settlement(self) -> Settlement:
         lease = self.holding.lease
+        if self.is_ambiguous and lease.epoch != self.epoch and not isinstance(self.outcome, Done):
+            # It may be written, and the row was claimed anew: a failure must not count twice, nor end a replayed event.
+            self.outcome = RELEASE
         self.epoch = lease.epoch
         return Settlement(lease, self.outcome)
 
@@ -219,18 +222,19 @@ class Settler(Service):
 
     def _close(self, group: Sequence[Unsettled], refused: Collection[RowKey]) -> None:
         """The store has answered: let go of what is settled and of what was lost."""
-        again = [
-            entry for entry in group if entry.holding.lease.key in refused and entry.epoch != entry.holding.lease.epoch
-        ]
-        if again:  # claimed anew by this process meanwhile: the outcome stands under the new lease
-            with self.monitor:
-                self._pending.extend(again)
-        closed = [entry for entry in group if entry not in again] if again else group
-        self._held.drop(entry.holding for entry in closed)
+        claimed_anew = self._held.let_go((entry.holding, entry.epoch) for entry in group)
         counts: Counter[str] = Counter()
-        for entry in closed:
+        for entry in group:
+            is_refused = entry.holding.lease.key in refused
+            if claimed_anew and entry.holding in claimed_anew:
+                # What was refused stands under the new lease; after what was written nobody would deliver under it.
+                again = entry if is_refused else Unsettled(entry.holding, RELEASE)
+                with self.monitor:
+                    self._pending.append(again)
+                if is_refused:
+                    continue
             entry.is_answered = True
-            if entry.holding.lease.key not in refused:
+            if not is_refused:
                 counts[_COUNTED[type(entry.outcome)]] += 1
                 self._announce(entry)
             elif entry.is_ambiguous:
@@ -238,15 +242,17 @@ class Settler(Service):
                     self._announce(entry)
             else:
                 counts["lease_lost"] += 1
-                log.warning(
-                    "the lease on %s was lost before %s was written; another holder decides",
-                    entry.holding,
-                    _name(entry.outcome),
-                )
-                if entry.holding.order_key is not None:
-                    self._on_lost(entry.holding.order_key)
+                self._lose(entry)
         for name, times in counts.items():
             self._meter.count(name, times)
+
+    def _lose(self, entry: Unsettled) -> None:
+        holding = entry.holding
+        log.warning(
+            "the lease on %s was lost before %s was written; another holder decides", holding, _name(entry.outcome)
+        )
+        if holding.order_key is not None:
+            self._on_lost(holding.order_key)
 
     def _announce(self, entry: Unsettled) -> None:
         key = entry.holding.order_key
