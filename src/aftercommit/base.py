@@ -165,7 +165,12 @@ class OutboxBase(HandlerSet, ABC):
     def _look_soon(self) -> None:
         """A commit is under way, and nobody will tell when it is done."""
         if self._engine is not None:
-            self._engine.poller.due_in(FIRST_LOOK)
+            self._engine.poller.look_for_expected(FIRST_LOOK)
+
+    def _look_now(self) -> None:
+        """A commit is done that could not be seen."""
+        if self._engine is not None:
+            self._engine.poller.look_for_expected(0.0)
 
     # ------------------------------------------------------------ looking
 
@@ -230,7 +235,7 @@ class OutboxBase(HandlerSet, ABC):
         if self._sqlalchemy is None:
             from aftercommit.transactions.sqlalchemy_edge import SqlAlchemyEdge  # noqa: PLC0415
 
-            self._sqlalchemy = SqlAlchemyEdge(self._store, self._target, self._wake, self._look_soon)
+            self._sqlalchemy = SqlAlchemyEdge(self._store, self._target, self._look_now, self._look_soon)
         return self._sqlalchemy
 
     def attach(self, metadata: Any) -> Any:

@@ -106,9 +106,10 @@ class OutboxPoller(Service):
                 self._expected.update(event_ids)
                 self._expected_keys.update(keys)
             self._expected_after = FIRST_LOOK
-        self._look_for_expected(FIRST_LOOK)
+        self.look_for_expected(FIRST_LOOK)
 
-    def _look_for_expected(self, after: float) -> None:
+    def look_for_expected(self, after: float) -> None:
+        """They may be committed in so many seconds. From any thread."""
         if self._expected_keys:
             self._look.expect(list(self._expected_keys), after)
         else:
@@ -252,7 +253,7 @@ class OutboxPoller(Service):
                 self._expected_keys.clear()
                 return
             after = self._expected_after
-        self._look_for_expected(after)
+        self.look_for_expected(after)
 
 
 def _runs_of(rows: Iterable[Claimed]) -> list[list[Claimed]]:

@@ -44,7 +44,7 @@ class DjangoOutbox(Outbox):
         # Tables are made by migrations, unless somebody says otherwise.
         for_store: dict[str, Any] = {"create_schema": False}
         for_store |= {name: options.pop(name) for name in _OF_THE_STORE if name in options}
-        for_store |= {name: options[name] for name in ("ordered", "on_dead") if name in options}
+        for_store |= {name: options[name] for name in ("ordered", "on_dead", "serialize_keys") if name in options}
         self._djangos = DjangoStore(alias, **for_store)
         super().__init__(self._djangos, **options)
 

@@ -132,6 +132,11 @@ def _refuse_options(store: object, options: dict[str, Any]) -> None:
             f"the outbox has {wanted}, the ready store {type(store).__name__} has {own}",
             fix=f"give {own} to the outbox, or {wanted} to the store",
         )
+    if options.pop("serialize_keys", False) is not getattr(store, "serializes_keys", False):
+        raise InvalidOption(
+            f"only one of the outbox and the ready store {type(store).__name__} has serialize_keys=True",
+            fix="give serialize_keys to both",
+        )
     for name, value in options.items():
         if value != _PLAIN.get(name):
             raise InvalidOption(

@@ -48,6 +48,8 @@ class JoinedConnection(UnitOfWork):
         batch = self._rows.batch_of(rows)
         batch.on_committing.append(self._rows.look_soon)
         batch.on_commit.append(self._rows.wake)
+        if self._rows.locks_keys:
+            self._rows.lock_keys(self._connection, [row.event.key for row in rows])
         # Several statements are all or none under a savepoint.
         with nullcontext() if len(rows) == 1 else self._connection.begin_nested():
             for group in _groups([self._rows.columns_of(row) for row in rows]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, Table, event
+from sqlalchemy import Connection, Engine, Table, event, text
 from sqlalchemy.exc import UnboundExecutionError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
@@ -22,6 +22,13 @@ from aftercommit.transactions.unit import UnitOfWork
 
 #: The databases of both sides, as SQLAlchemy calls them.
 _DATABASES: Final = {"SQLite": "sqlite", "PostgreSQL": "postgresql", "MySQL": "mysql"}
+
+#: As the store's own statement does it, for whichever driver.
+_LOCK_KEYS: Final = text(
+    "SELECT pg_advisory_xact_lock(lock) FROM ("
+    "SELECT DISTINCT hashtextextended(CAST(:table AS text) || ' ' || key, 0) AS lock "
+    "FROM unnest(CAST(:keys AS text[])) AS key ORDER BY lock) AS locks"
+)
 
 _SCOPED: Final = (scoped_session, async_scoped_session)
 _CONNECTIONS: Final = (AsyncConnection, Connection)
@@ -42,6 +49,7 @@ class SqlAlchemyEdge:
         self.kind: type[EventRow] = mapped(self.table)
         self.wake = wake
         self.look_soon = look_soon
+        self.locks_keys: bool = store.serializes_keys
         self._store = store
         self._pairing = Pairing(store, _sync_engine(target), self.database)
         listen_to_sessions()
@@ -119,6 +127,12 @@ class SqlAlchemyEdge:
 
     def columns_of(self, row: NewEvent) -> dict[str, Any]:
         return columns_of(self._store.values_of(row), self.database)
+
+    def lock_keys(self, connection: Connection, keys: Sequence[str | None]) -> None:
+        """Before their positions are drawn: others that write them wait until this transaction ends."""
+        named = [key for key in keys if key is not None]
+        if named:
+            connection.execute(_LOCK_KEYS, {"table": self._store.lock_name, "keys": named})
 
     def check(self, connection: Connection) -> None:
         """Before the first INSERT of a transaction, where the driver and the database can be asked."""

@@ -49,6 +49,11 @@ class Rows(Protocol):
     def check(self, connection: Connection) -> None:
         """Before the first INSERT of a transaction: it is one, and in the outbox's own database."""
 
+    #: Whether transactions that write the same key wait for each other.
+    locks_keys: bool
+
+    def lock_keys(self, connection: Connection, keys: Sequence[str | None]) -> None: ...
+
     def wake(self) -> None: ...
 
     def look_soon(self) -> None: ...
@@ -167,8 +172,18 @@ def before_insert(rows: Rows) -> Callable[[Mapper[Any], Connection, EventRow], N
         if session is not None:
             _follow_trail(session, connection, row, fate)
         fate.batches[row.batch] = None
+        if rows.locks_keys and session is not None and not row.is_locked:
+            _lock_all(rows, session, connection)
 
     return inserting
+
+
+def _lock_all(rows: Rows, session: Session, connection: Connection) -> None:
+    """The keys of one flush at once, so that they are locked in one order."""
+    flushed = [each for each in session.new if isinstance(each, rows.kind) and not each.is_locked]
+    rows.lock_keys(connection, [each.event_key for each in flushed])
+    for each in flushed:
+        each.is_locked = True
 
 
 def _trail_of(session: Session) -> Trail:

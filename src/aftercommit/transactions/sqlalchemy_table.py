@@ -131,6 +131,9 @@ class EventRow:
     #: The rows of one write() share their fate.
     batch: Any
     key: Any
+    event_key: str | None
+    #: Nobody else can write its key until this transaction ends.
+    is_locked = False
 
 
 def mapped(table: Table) -> type[EventRow]:
