@@ -67,9 +67,9 @@ def create_app(url: str = "sqlite:///shop.db") -> Flask:
 def main(folder: str) -> None:
     app = create_app(f"sqlite:///{folder}/shop.db")
     shop = app.test_client()
-    for total in (4200, 9900):
-        print(shop.post(f"/orders/{total}").status_code, flush=True)
+    answers = [shop.post(f"/orders/{total}") for total in (4200, 9900)]
     app.extensions["aftercommit"].close()
+    print(*(answer.status_code for answer in answers))
 
 
 if __name__ == "__main__":

@@ -48,7 +48,10 @@ NAMES = [
     "AfterCommitHook",
     "AggregateType",
     "AsyncOutbox",
+    "BlockedKey",
     "Claimed",
+    "Cluster",
+    "ClusterMember",
     "ColourMismatch",
     "ContextProvider",
     "DeadEvent",
@@ -138,6 +141,7 @@ NAMES = [
 METHODS = {
     *("begin", "close", "create_schema", "drain", "poll", "purge", "register", "start", "stats", "transaction"),
     *("dead", "health", "is_started", "multi_node", "single_node", "write", "write_all", "writer_only"),
+    *("cluster", "ordered"),
     *("attach", "fallback", "handler", "include", "publish", "subscribe", "upcast"),
 }
 
@@ -186,7 +190,7 @@ def test_both_colours_have_the_same_methods_with_the_same_parameters(blocking: t
 
 def test_what_waits_is_awaited_and_the_rest_is_plain_in_both() -> None:
     plain = {"register", "health", "is_started", "single_node", "multi_node", "writer_only", "dead", "transaction"}
-    plain |= {"attach", "fallback", "handler", "include", "subscribe", "upcast"}
+    plain |= {"ordered", "attach", "fallback", "handler", "include", "subscribe", "upcast"}
     for name in METHODS - plain - {"write", "write_all", "publish"}:
         assert not inspect.iscoroutinefunction(getattr(Outbox, name)), name
         assert inspect.iscoroutinefunction(getattr(AsyncOutbox, name)), name

@@ -30,6 +30,9 @@ TIMES = {
 #: Longer, for a machine that has all hands full.
 BUSY = {**TIMES, "lock_timeout": 3.0, "stale_timeout": 5.0, "heartbeat_interval": 0.5, "rebalance_interval": 1.0}
 
+#: Whoever takes over has other keys to look at first, which may be many on a slow machine.
+LONG_PATIENCE = 120.0
+
 #: Nobody loses a lease or a partition because a machine is slow.
 CALM = {**TIMES, "lock_timeout": 60.0, "stale_timeout": 60.0}
 
@@ -47,6 +50,12 @@ class Member:
 
     def count(self, counter: str) -> int:
         return int(self.tell("stats").get(counter, 0))
+
+    def noticed(self) -> int:
+        """How often it found that it had been taken for dead: marks that were refused, events that it dropped, and that
+        it was no member any more. A mark that was on its way when it stopped may have been taken, and is not counted.
+        """
+        return self.count("lease_lost") + self.count("released") + self.process.errors.count("joins again")
 
 
 class OrderedFleet:
@@ -171,16 +180,20 @@ class OrderedFleet:
     def frozen(self, member: Member) -> Iterator[None]:
         """Stopped in the middle of deliveries until others have begun to take what it held; then it goes on, and finds
         that out."""
-        lost = member.count("lease_lost")
+        noticed = member.noticed()
         held = self.caught_delivering(member)
         self._note("stopped", member)
         self.members.remove(member)
         yield
-        until(lambda: held.items() - self.held_by(member).items(), what="others that take over its events")
+        until(
+            lambda: held.items() - self.held_by(member).items(),
+            what="others that take over its events",
+            timeout=LONG_PATIENCE,
+        )
         assert member.id not in self.owners().values()
         self._note("goes on", member)
         member.process.signal(signal.SIGCONT)
-        until(lambda: member.count("lease_lost") > lost, what="marks of a stopped instance that are refused")
+        until(lambda: member.noticed() > noticed, what="a stopped instance that finds out what it has lost")
         self.members.append(member)
 
     def _note(self, what: str, member: Member) -> None:

@@ -149,6 +149,8 @@ def test_the_plan_of_an_index_that_is_gone_is_seen(table: Path) -> None:
     with closing(sqlite3.connect(table)) as connection, connection:
         connection.execute("DROP INDEX outbox_event_pending")
         connection.execute("DROP INDEX outbox_event_dead")
+        connection.execute("DROP INDEX outbox_event_order")
+        connection.execute("DROP INDEX outbox_event_blocking")
     assert WHOLE.search(plan_of(table, "next_due"))
     assert "TEMP B-TREE" in plan_of(table, "claim_select")
     assert WHOLE.search(plan_of(table, "query_dead"))

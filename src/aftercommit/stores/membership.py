@@ -35,23 +35,23 @@ class SqlMembership:
 
     async def join(self, instance: Instance) -> None:
         async def work(tx: Tx) -> None:
-            await self._change(tx, "join", id=instance.id, host=instance.host[:255], pid=instance.pid)
+            await self._change(tx, "fleet_join", id=instance.id, host=instance.host[:255], pid=instance.pid)
 
         await self._transact(work)
 
     async def beat(self, instance_id: str, lasts: timedelta) -> dict[int, int] | None:
         async def work(tx: Tx) -> dict[int, int] | None:
-            if not await self._change(tx, "beat", id=instance_id):
+            if not await self._change(tx, "fleet_beat", id=instance_id):
                 return None
-            await self._change(tx, "prolong", id=instance_id, lasts=to_micros(lasts))
+            await self._change(tx, "fleet_prolong", id=instance_id, lasts=to_micros(lasts))
             return await self._owned(tx, instance_id)
 
         return await self._transact(work)
 
     async def view(self) -> FleetView:
         async def work(tx: Tx) -> FleetView:
-            members = await self._rows(tx, "members")
-            partitions = await self._rows(tx, "partitions")
+            members = await self._rows(tx, "fleet_members")
+            partitions = await self._rows(tx, "fleet_partitions")
             _refuse_gaps(len(partitions))
             return FleetView([self._member(*row) for row in members], [_holder(*row) for row in partitions])
 
@@ -64,7 +64,7 @@ class SqlMembership:
 
     async def take(self, instance_id: str, partitions: dict[int, int], lasts: timedelta) -> dict[int, int]:
         async def work(tx: Tx) -> dict[int, int]:
-            await self._change(tx, "take", id=instance_id, seen=_seen(partitions), lasts=to_micros(lasts))
+            await self._change(tx, "fleet_take", id=instance_id, seen=_seen(partitions), lasts=to_micros(lasts))
             owned = await self._owned(tx, instance_id)
             # An epoch behind the one that was seen, and mine: nobody but me can have raised it.
             return {number: epoch for number, epoch in owned.items() if partitions.get(number) == epoch - 1}
@@ -73,15 +73,15 @@ class SqlMembership:
 
     async def give(self, instance_id: str, partitions: dict[int, int]) -> None:
         async def work(tx: Tx) -> None:
-            await self._change(tx, "give", id=instance_id, seen=_seen(partitions))
+            await self._change(tx, "fleet_give", id=instance_id, seen=_seen(partitions))
 
         if partitions:
             await self._transact(work)
 
     async def leave(self, instance_id: str) -> None:
         async def work(tx: Tx) -> None:
-            await self._change(tx, "leave", id=instance_id)
-            await self._change(tx, "give_all", id=instance_id)
+            await self._change(tx, "fleet_leave", id=instance_id)
+            await self._change(tx, "fleet_give_all", id=instance_id)
 
         await self._transact(work)
 
@@ -89,27 +89,27 @@ class SqlMembership:
         limit = to_micros(silent_for)
 
         async def work(tx: Tx) -> list[str]:
-            silent = await self._rows(tx, "silent", silent_for=limit, but=but)
-            return [id for (id,) in silent if await self._change(tx, "bury", id=id, silent_for=limit)]
+            silent = await self._rows(tx, "fleet_silent", silent_for=limit, but=but)
+            return [id for (id,) in silent if await self._change(tx, "fleet_bury", id=id, silent_for=limit)]
 
         return await self._transact(work)
 
     async def lags(self) -> dict[int, timedelta]:
         async def work(tx: Tx) -> dict[int, timedelta]:
-            rows = await self._rows(tx, "lags")
+            rows = await self._rows(tx, "fleet_lags")
             return {number: timedelta(microseconds=max(0, age)) for number, age in rows}
 
         return await self._transact(work, writes=False)
 
     async def _owned(self, tx: Tx, instance_id: str) -> dict[int, int]:
-        return dict(await self._rows(tx, "owned", id=instance_id))
+        return dict(await self._rows(tx, "fleet_owned", id=instance_id))
 
     async def _change(self, tx: Tx, name: str, **values: object) -> int:
-        statement = self._sql[f"fleet_{name}"]
+        statement = self._sql[name]
         return await tx.execute(statement.sql, statement.bind(**values))
 
     async def _rows(self, tx: Tx, name: str, **values: object) -> list[Any]:
-        statement = self._sql[f"fleet_{name}"]
+        statement = self._sql[name]
         return await tx.fetch(statement.sql, statement.bind(**values))
 
     async def _transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:

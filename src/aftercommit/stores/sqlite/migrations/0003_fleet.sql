@@ -1,4 +1,4 @@
--- The instances that deliver, and who of them owns which partition.
+-- The instances that deliver, and who of them owns which partition: all 256 there will ever be, so that nobody begins.
 CREATE TABLE {instance_table} (
   id TEXT NOT NULL PRIMARY KEY,
   host TEXT NOT NULL,
@@ -15,7 +15,6 @@ CREATE TABLE {partition_table} (
   expires_at INTEGER
 );
 
--- All there will ever be, so that nobody has to begin.
 INSERT INTO {partition_table} (partition_no)
 WITH RECURSIVE numbers (number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM numbers WHERE number < 255)
 SELECT number FROM numbers;
