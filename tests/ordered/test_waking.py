@@ -116,7 +116,10 @@ def test_events_of_another_instances_partitions_are_left_to_it(world: World) -> 
     world.run(scenario)
 
 
-def test_on_postgres_an_instance_is_told_of_its_keys_by_another_one(server_world: World) -> None:
+@pytest.mark.parametrize("writer", [{"poller_enabled": False}, {"wiring": "writer_only"}])
+def test_on_postgres_an_instance_is_told_of_its_keys_by_another_one(
+    server_world: World, writer: dict[str, Any]
+) -> None:
     """No polls here: what the owner of a key hears of another's commit it hears by NOTIFY."""
     if server_world.database != "postgres":
         pytest.skip("only PostgreSQL has LISTEN and NOTIFY")
@@ -124,7 +127,7 @@ def test_on_postgres_an_instance_is_told_of_its_keys_by_another_one(server_world
     async def scenario() -> None:
         handler = Handler()
         owner = ordered(server_world, handler)
-        other = ordered(server_world, poller_enabled=False)  # owns nothing, and delivers nothing
+        other = server_world.outbox(ordered=True, **writer)  # owns nothing, and delivers nothing
         async with owner, other:
             await server_world.until("SELECT count(*) = 256 FROM outbox_partition WHERE owner IS NOT NULL")
             await _until_listening(owner)

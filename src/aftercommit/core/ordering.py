@@ -109,7 +109,7 @@ class Ordering:
             return ALL_PARTITIONS
         if self._fleet is not None:
             return self._fleet.owned
-        return ALL_PARTITIONS if self._options.poller_enabled else _NOTHING
+        return ALL_PARTITIONS if self._options.delivers and self._options.poller_enabled else _NOTHING
 
     def is_mine(self, key: OrderKey) -> bool:
         return key.partition in self.owned()
