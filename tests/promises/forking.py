@@ -45,6 +45,38 @@ def uses_it(program: Program, outbox: Outbox) -> dict[str, Any]:
     return found
 
 
+def ordered_before_the_fork(program: Program) -> dict[str, Any]:
+    """An instance of a fleet forks: the child is another one, and takes its share until it leaves."""
+    outbox = program.outbox(
+        ordered=True,
+        poll_interval="50ms",
+        heartbeat_interval="100ms",
+        rebalance_interval="100ms",
+        stale_timeout="60s",
+    )
+    outbox.create_schema()  # the table is ordered from here on
+    with outbox:
+        program.until_effects(program.write(outbox, 5, key="a"))
+        program.until(lambda: shares(outbox) == [256])
+        child = Child(lambda: shares_it(program, outbox)).said()
+        program.until(lambda: shares(outbox) == [256])
+        program.until_effects(program.write(outbox, 5, key="a"))
+        return {"owner": outbox._engine.owner, "child": child}
+
+
+def shares_it(program: Program, outbox: Outbox) -> dict[str, Any]:
+    program.until_effects(program.write(outbox, 5, key="a"))
+    program.until(lambda: shares(outbox) == [128, 128])
+    members = [(member.pid, member.id) for member in outbox.cluster().members]
+    found = {"owner": outbox._engine.owner, "members": members, "pids": [os.getppid(), os.getpid()]}
+    outbox.close()
+    return found
+
+
+def shares(outbox: Outbox) -> list[int]:
+    return [len(member.partitions) for member in outbox.cluster().members]
+
+
 def facts(program: Program, outbox: Outbox) -> dict[str, Any]:
     """What a process has for itself."""
     return {

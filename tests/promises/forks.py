@@ -42,13 +42,13 @@ class Program:
         outbox.register(EVENT, Listener(self.journal, self.gate).sync)
         return outbox
 
-    def event(self, number: int = 0, **order: Any) -> EventEnvelope:
-        return EventEnvelope(EVENT, payload_json=json.dumps({"n": number, **order}))
+    def event(self, number: int = 0, *, key: str | None = None, **order: Any) -> EventEnvelope:
+        return EventEnvelope(EVENT, payload_json=json.dumps({"n": number, **order}), key=key)
 
-    def write(self, outbox: Outbox, count: int = 1) -> list[str]:
+    def write(self, outbox: Outbox, count: int = 1, *, key: str | None = None) -> list[str]:
         ids = []
         for number in range(count):
-            event = self.event(number)
+            event = self.event(number, key=key)
             with outbox.transaction():
                 outbox.write(event)
             self.journal.say("ok", event.event_id)

@@ -52,6 +52,16 @@ def test_promise_14_fork_safe_a_child_of_a_started_outbox_works_on_its_own_and_t
 
 
 @in_threads
+def test_promise_14_fork_safe_a_child_of_an_instance_is_another_instance(fleet: Fleet) -> None:
+    found = forking(fleet, "ordered_before_the_fork")
+    child = returned(found["child"])
+    assert child["owner"] != found["owner"]
+    assert sorted(pid for pid, _ in child["members"]) == sorted(child["pids"])
+    assert {id for _, id in child["members"]} == {child["owner"], found["owner"]}
+    each_delivered_once(fleet, 15)
+
+
+@in_threads
 def test_promise_14_fork_safe_what_waits_in_the_parents_memory_is_not_delivered_by_the_child(fleet: Fleet) -> None:
     found = forking(fleet, "memory_at_the_fork")
     returned(found["child"])
