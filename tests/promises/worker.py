@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import select
 import signal
+import socket
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -159,23 +161,20 @@ class Worker:
 
 
 def serve_in_threads(worker: Worker) -> None:
-    """A signal ends it between two orders, never inside one: an exception out of nowhere could tear anything."""
-    state = {"reads": False, "ends": False}
+    """A signal ends it between two orders, never inside one: an exception out of nowhere could tear anything.
 
-    def end(*_: object) -> None:
-        state["ends"] = True
-        if state["reads"]:
-            raise SystemExit(0)
+    It is heard by a socket. A handler in Python would run late: a signal that comes just before the process begins to
+    wait for its next order would be heard after that order."""
+    bell, rope = socket.socketpair()
+    rope.setblocking(False)
+    signal.set_wakeup_fd(rope.fileno())
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    orders = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115  (what select() waits for must not be in a buffer)
 
     async def read() -> bytes:
-        state["reads"] = True
-        if state["ends"]:
-            return b""
-        line = sys.stdin.buffer.readline()
-        state["reads"] = False
-        return line
+        ready, _, _ = select.select([orders, bell], [], [])
+        return b"" if bell in ready else orders.readline()
 
-    signal.signal(signal.SIGTERM, end)
     run(worker.serve(read))
 
 
