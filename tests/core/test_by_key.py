@@ -172,3 +172,40 @@ def test_a_full_run_is_looked_at_again(world: World) -> None:
         assert len(table.walks) == 1
 
     with_runtime(world, scenario)
+
+
+def test_rounds_that_follow_each_other_call_a_later_key_once(world: World) -> None:
+    """Else they would fill the room for calls with the same keys again and again, and a retry would find none."""
+
+    async def scenario(runtime: Any) -> None:
+        table = Table(runtime, {A: 1, B: 1})
+        table.states = {A: (HeadState.LATER, 60.0), B: (HeadState.LATER, 90.0)}
+        look, calls = look_of(runtime, table)
+        for _ in range(10):
+            look.look_everywhere()
+            await look.claim(10)
+        assert len(calls._later) == 2
+        table.states = {A: (HeadState.LATER, 30.0), B: (HeadState.LATER, 90.0)}
+        look.look_everywhere()
+        await look.claim(10)
+        assert calls.next_in() == pytest.approx(30.0, abs=5.0), "another time is another call"
+
+    with_runtime(world, scenario)
+
+
+def test_a_key_beyond_the_horizon_is_called_by_the_round_that_comes_nearer(world: World) -> None:
+    async def scenario(runtime: Any) -> None:
+        table = Table(runtime, {A: 1})
+        now = [runtime.clock()]
+        runtime.clock = lambda: now[0]
+        look, calls = look_of(runtime, table)
+        table.states = {A: (HeadState.LATER, 3700.0)}
+        await look.claim(10)
+        assert calls.next_in() is None
+        now[0] += 200.0
+        table.states = {A: (HeadState.LATER, 3500.0)}
+        look.look_everywhere()
+        await look.claim(10)
+        assert calls.next_in() == pytest.approx(3500.0)
+
+    with_runtime(world, scenario)

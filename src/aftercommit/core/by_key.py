@@ -10,12 +10,15 @@ from aftercommit.claims import Claim
 from aftercommit.core.calls import Calls
 from aftercommit.core.keeper import deadline_of
 from aftercommit.core.looking import Found, PollerOptions
-from aftercommit.order import HeadsRequest, HeadState, KeyClaimRequest, OrderKey
+from aftercommit.order import Head, HeadsRequest, HeadState, KeyClaimRequest, OrderKey
 from aftercommit.ports import OrderedStore, Runtime
 from aftercommit.rules.sweep import Sweep
 
 #: Heads that one look of a round passes by at most.
 PROBES: Final = 500
+
+#: Seconds by which two looks may differ on when a row is due. Each says it a little late, never early.
+SAME: Final = 0.05
 
 _NOTHING: Final = Claim(())
 
@@ -39,6 +42,8 @@ class LookByKey:
         self._owned = owned
         self._sweep = Sweep()
         self._begins_round = True
+        # When rounds have called keys for later; the next round finds the same ones again.
+        self._later: dict[OrderKey, float] = {}
 
     def look_everywhere(self) -> None:
         self._begins_round = True
@@ -51,6 +56,8 @@ class LookByKey:
         if self._begins_round:
             self._begins_round = False
             self._sweep.begin(owned)
+            now = self._runtime.clock()
+            self._later = {key: at for key, at in self._later.items() if at > now}
         if self._calls.ready < limit and not self._sweep.is_over:
             await self._walk()  # a piece of the round with every claim, so that calls cannot hold it up
         while not self._calls.ready and not self._sweep.is_over:
@@ -70,7 +77,14 @@ class LookByKey:
         self._calls.add([head.key for head in found.heads if head.state is HeadState.READY])
         for head in found.heads:
             if head.state in (HeadState.LATER, HeadState.LEASED):
-                self._calls.add([head.key], after=head.wait)
+                self._call_later(head)
+
+    def _call_later(self, head: Head) -> None:
+        if head.wait > self._calls.horizon:
+            return
+        at, before = self._runtime.clock() + head.wait, self._later.get(head.key)
+        if (before is None or abs(at - before) > SAME) and self._calls.add([head.key], after=head.wait):
+            self._later[head.key] = at
 
     async def _claim(self, keys: list[OrderKey], limit: int) -> Claim:
         """The rows of few keys in long runs, of many keys in short ones: about as many in all."""

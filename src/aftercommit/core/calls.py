@@ -28,7 +28,7 @@ class Calls:
         """Calls beyond the horizon are left to the rounds. `on_call` hears in how many seconds there will be something
         to take."""
         self._runtime = runtime
-        self._horizon = horizon.total_seconds()
+        self.horizon = horizon.total_seconds()
         self._is_held = is_held
         self._on_call = on_call
         self._lock = runtime.lock()
@@ -40,7 +40,7 @@ class Calls:
 
     def add(self, keys: Collection[OrderKey], *, after: float = 0.0) -> bool:
         """Look at these after so many seconds; False when some are too many to remember."""
-        if not keys or after > self._horizon:
+        if not keys or after > self.horizon:
             return True
         with self._lock:
             is_kept = self._add_later(keys, after) if after > 0 else self._add_ready(keys)

@@ -306,7 +306,7 @@ class Engine:
         for name, count in self.delivery.chain.gates.stuck().items():
             problems.append(f"{count} calls of the handler {name} are past its timeout and still run")
         idle = self.runtime.clock() - self.poller.progressed_at
-        limit = 3 * self._options.poll_interval.total_seconds() + 1
+        limit = 3 * (self._options.max_poll_interval or self._options.poll_interval).total_seconds() + 1
         if self.poller in self._optional_services() and idle > limit:
             problems.append(f"the poller has not come round for {idle:.0f} s")
         return Health(not problems, tuple(problems))
