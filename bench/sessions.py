@@ -26,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, registry
 
 from aftercommit import Outbox
-from aftercommit.ids import new_id
+from aftercommit.events.ids import new_id
 from bench import hand
 from bench.results import Goal, Line, Spread
 from bench.rounds import Sample, Stopwatch, in_turn

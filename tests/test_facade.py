@@ -27,13 +27,13 @@ from aftercommit import (
     OutboxError,
     UnknownStore,
 )
-from aftercommit.api import DeadLetters
-from aftercommit.async_api import AsyncDeadLetters
+from aftercommit.async_outbox import AsyncDeadLetters
 from aftercommit.execution import Colour
+from aftercommit.outbox import DeadLetters
 from aftercommit.runtime.threads import run
 from aftercommit.stores.sqlite.target import sqlite_from_url
 from aftercommit.transactions.blocks import AsyncTransaction, Transaction
-from tests.core.faulty import (
+from tests.delivery.faulty import (
     count_from_here,  # noqa: F401  (used by every test here)
     faulty_store,
     other_tasks,

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aftercommit.api import Outbox
-from aftercommit.claims import Claimed, DeadEvent, Lease
 from aftercommit.config import OutboxConfig
-from aftercommit.context import ContextProvider, current_context
-from aftercommit.core.byhand import DrainResult
-from aftercommit.core.declaring import any_event
-from aftercommit.core.dispatcher import OutboxDispatcher
-from aftercommit.core.engine import Health, Stats
-from aftercommit.core.handlers import Handler
-from aftercommit.core.handlerset import HandlerSet
-from aftercommit.core.inflight import DefaultInFlightTracker
-from aftercommit.core.listeners import DefaultListenerRegistry, MultiListenerRegistry
-from aftercommit.core.poller import OutboxPoller
-from aftercommit.core.writer import OutboxWriter
-from aftercommit.declared import outbox_event
+from aftercommit.delivery.inflight import DefaultInFlightTracker
+from aftercommit.delivery.worker import OutboxDispatcher
+from aftercommit.engine import Health, Stats
 from aftercommit.errors import (
     ColourMismatch,
     DuplicateHandler,
@@ -52,8 +41,30 @@ from aftercommit.errors import (
     UnroutableEvent,
     UnsupportedTransaction,
 )
-from aftercommit.event import EventEnvelope, EventStatus
-from aftercommit.fleet import Cluster, ClusterMember
+from aftercommit.events.claims import Claimed, DeadEvent, Lease
+from aftercommit.events.classes import outbox_event
+from aftercommit.events.context import ContextProvider, current_context
+from aftercommit.events.envelope import EventEnvelope, EventStatus
+from aftercommit.events.fleet import Cluster, ClusterMember
+from aftercommit.events.ids import EventId
+from aftercommit.events.metadata import EventMetadata, FailureContext, StoredError
+from aftercommit.events.names import AggregateType, EventType
+from aftercommit.events.order import BlockedKey
+from aftercommit.events.outcome import (
+    DeadLetter,
+    Discard,
+    DispatchResult,
+    Done,
+    RetryAfter,
+    RetryAfterError,
+    Unavailable,
+)
+from aftercommit.events.retry import Exponential, ExponentialJitter, Fixed, Jittered, Linear, NoRetry, RetryPolicy
+from aftercommit.events.serializers import JsonSerializer, MsgpackSerializer, Serializer
+from aftercommit.handlers.handler import Handler
+from aftercommit.handlers.listeners import DefaultListenerRegistry, MultiListenerRegistry
+from aftercommit.handlers.options import any_event
+from aftercommit.handlers.set import HandlerSet
 from aftercommit.hooks import (
     AfterCommitHook,
     EventInterceptor,
@@ -63,19 +74,16 @@ from aftercommit.hooks import (
     OutboxPollerHandler,
     WriterHook,
 )
-from aftercommit.ids import EventId
-from aftercommit.metadata import EventMetadata, FailureContext, StoredError
-from aftercommit.names import AggregateType, EventType
-from aftercommit.order import BlockedKey
-from aftercommit.outcome import DeadLetter, Discard, DispatchResult, Done, RetryAfter, RetryAfterError, Unavailable
+from aftercommit.outbox import Outbox
+from aftercommit.polling.manual import DrainResult
+from aftercommit.polling.poller import OutboxPoller
 from aftercommit.ports import EventStore, TxContext
-from aftercommit.retry import Exponential, ExponentialJitter, Fixed, Jittered, Linear, NoRetry, RetryPolicy
-from aftercommit.serializers import JsonSerializer, MsgpackSerializer, Serializer
 from aftercommit.stores.detect import register_store
 from aftercommit.stores.scripts import schema_sql
+from aftercommit.writing.writer import OutboxWriter
 
 if TYPE_CHECKING:
-    from aftercommit.async_api import AsyncOutbox
+    from aftercommit.async_outbox import AsyncOutbox
 
 __version__ = "0.1.0"
 
@@ -177,7 +185,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """AsyncOutbox is loaded when it is asked for: a program of threads need not load asyncio."""
     if name == "AsyncOutbox":
-        from aftercommit.async_api import AsyncOutbox
+        from aftercommit.async_outbox import AsyncOutbox
 
         return AsyncOutbox
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aftercommit.stores.identifiers import TableNames
 from aftercommit.stores.scripts import schema_sql
+from aftercommit.stores.sql.identifiers import TableNames
 
 
 def upgrade(

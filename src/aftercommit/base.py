@@ -11,20 +11,19 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 from weakref import WeakSet
 
 from aftercommit.config import OutboxConfig, Wiring, configure
-from aftercommit.core.bus import Bus
-from aftercommit.core.compose import Composer
-from aftercommit.core.engine import Engine, Health
-from aftercommit.core.handlers import Fallback
-from aftercommit.core.handlerset import HandlerSet
-from aftercommit.core.listeners import DefaultListenerRegistry
-from aftercommit.core.poller import FIRST_LOOK
-from aftercommit.core.roster import AnyHandler
-from aftercommit.core.routing import Router
-from aftercommit.core.upkeep import DeadEvents
-from aftercommit.durations import Duration, duration
+from aftercommit.engine import Engine, Health
 from aftercommit.errors import ColourMismatch, InvalidOption, NotInTransaction, UnsupportedTransaction
+from aftercommit.events.durations import Duration, duration
+from aftercommit.events.payloads import PayloadTypes
 from aftercommit.execution import Colour
-from aftercommit.payloads import PayloadTypes
+from aftercommit.handlers.bus import Bus
+from aftercommit.handlers.handler import Fallback
+from aftercommit.handlers.listeners import DefaultListenerRegistry
+from aftercommit.handlers.roster import AnyHandler
+from aftercommit.handlers.routing import Router
+from aftercommit.handlers.set import HandlerSet
+from aftercommit.polling.poller import FIRST_LOOK
+from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.detect import open_store
@@ -33,6 +32,7 @@ from aftercommit.transactions.dbapi import DbapiTransaction
 from aftercommit.transactions.driver_pairing import DriverPairing
 from aftercommit.transactions.owned import OwnedTransaction
 from aftercommit.transactions.unit import UnitOfWork
+from aftercommit.writing.compose import Composer
 
 log = logging.getLogger("aftercommit.outbox")
 

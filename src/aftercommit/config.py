@@ -9,12 +9,12 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any, Final
 
-from aftercommit.context import ContextProvider, Providers
-from aftercommit.durations import Duration, duration
 from aftercommit.errors import InvalidOption
+from aftercommit.events.context import ContextProvider, Providers
+from aftercommit.events.durations import Duration, duration
+from aftercommit.events.retry import RetryPolicy, default_policy
+from aftercommit.events.serializers import Serializer
 from aftercommit.hooks import EventInterceptor, InFlightTracker, ListenerRegistry, MetricsExporter, WriterHook
-from aftercommit.retry import RetryPolicy, default_policy
-from aftercommit.serializers import Serializer
 
 
 class Wiring(Enum):

@@ -10,7 +10,7 @@ OutboxError
 │   DuplicateHandler, HandlerTimeout                                                who was to receive it
 ├── InvalidOption, UnknownStore, ColourMismatch                                     how the outbox was built
 ├── StoreBusy, SchemaMissing, SchemaMismatch, UndecodableRow                        the database
-└── RetryAfterError, Discard, DeadLetter, Unavailable (in aftercommit.outcome)      raised by handlers
+└── RetryAfterError, Discard, DeadLetter, Unavailable (in aftercommit.events.outcome)      raised by handlers
 """
 
 from __future__ import annotations

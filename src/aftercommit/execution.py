@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from aftercommit.claims import QueryResult
+from aftercommit.events.claims import QueryResult
 
 T = TypeVar("T")
 

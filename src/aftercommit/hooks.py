@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, runtime_checkable
 
-from aftercommit.claims import Claimed
-from aftercommit.event import EventEnvelope
+from aftercommit.events.claims import Claimed
+from aftercommit.events.envelope import EventEnvelope
 
 Listener = Callable[[EventEnvelope], object] | Callable[[EventEnvelope], Awaitable[object]]
 

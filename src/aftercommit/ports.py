@@ -12,7 +12,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from aftercommit.claims import (
+from aftercommit.events.claims import (
     Backlog,
     Claim,
     ClaimRequest,
@@ -23,10 +23,10 @@ from aftercommit.claims import (
     RowKey,
     Settlement,
 )
+from aftercommit.events.fleet import FleetView, Instance
+from aftercommit.events.order import BlockedKey, Heads, HeadsRequest, KeyClaimRequest
+from aftercommit.events.outcome import Result
 from aftercommit.execution import Colour, OpenTransaction, Tx
-from aftercommit.fleet import FleetView, Instance
-from aftercommit.order import BlockedKey, Heads, HeadsRequest, KeyClaimRequest
-from aftercommit.outcome import Result
 
 T = TypeVar("T")
 

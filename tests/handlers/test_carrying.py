@@ -20,7 +20,7 @@ from aftercommit import (
     current_context,
     outbox_event,
 )
-from aftercommit.event import EventStatus
+from aftercommit.events.envelope import EventStatus
 from tests.handlers.kit import Colouring, Deliberate, OrderPlaced, OrderShipped, declare, write
 from tests.support import Collector, World
 

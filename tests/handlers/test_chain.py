@@ -21,7 +21,7 @@ from aftercommit import (
     StoredError,
     any_event,
 )
-from aftercommit.event import EventStatus
+from aftercommit.events.envelope import EventStatus
 from tests.handlers.kit import (
     Colouring,
     Deliberate,

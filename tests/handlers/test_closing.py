@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 from aftercommit import NoRetry
-from aftercommit.event import EventStatus
-from tests.core.faulty import short_pauses  # noqa: F401  (used by every test here)
+from aftercommit.events.envelope import EventStatus
+from tests.delivery.faulty import short_pauses  # noqa: F401  (used by every test here)
 from tests.handlers.kit import Deliberate, write
 from tests.support import Collector, Signal, World
 

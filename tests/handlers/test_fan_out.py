@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aftercommit import Fixed, NoRetry, RetryAfter, WriterHook, any_event
-from aftercommit.event import EventStatus
+from aftercommit.events.envelope import EventStatus
 from tests.handlers.kit import Colouring, Deliberate, OrderPlaced, due_now, rows, write
 from tests.support import Collector, Signal, World
 

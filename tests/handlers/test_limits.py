@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from aftercommit.event import EventStatus
+from aftercommit.events.envelope import EventStatus
 from tests.handlers.kit import Colouring, declare, due_now, write
 from tests.support import Collector, Signal, World
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aftercommit import DuplicateHandler, EventMetadata, FailureContext, HandlerSet, InvalidHandler, NoRetry, Outbox
-from aftercommit.event import EventStatus
+from aftercommit.events.envelope import EventStatus
 from tests.handlers.kit import Deliberate, OrderPlaced, OrderShipped, write
 from tests.support import Collector, World
 

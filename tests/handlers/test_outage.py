@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aftercommit import Unavailable
-from aftercommit.event import EventStatus
+from aftercommit.events.envelope import EventStatus
 from tests.handlers.kit import Colouring, OrderPlaced, declare, due_now, write
 from tests.support import Collector, Signal, World
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aftercommit import DuplicateHandler, EventEnvelope, EventMetadata, HandlerSet, any_event
-from aftercommit.event import EventStatus
+from aftercommit.events.envelope import EventStatus
 from tests.handlers.kit import (
     Colouring,
     Letter,

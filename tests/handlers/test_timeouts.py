@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from aftercommit import Fixed, HandlerTimeout, NoRetry
-from aftercommit.core import gates
-from aftercommit.event import EventStatus
+from aftercommit.delivery import gates
+from aftercommit.events.envelope import EventStatus
 from aftercommit.runtime import aio, portal
-from tests.core.faulty import (
+from tests.delivery.faulty import (
     count_from_here,  # noqa: F401  (used by every test here)
     short_pauses,  # noqa: F401  (used by every test here)
     until,
@@ -267,7 +267,7 @@ def test_what_a_sync_handler_returns_has_the_timeout_too(world: World) -> None:
 
 
 def test_no_thread_of_a_handler_in_time_is_left_after_close(world: World, colour: Colouring) -> None:
-    from tests.core.faulty import ours
+    from tests.delivery.faulty import ours
 
     async def scenario() -> None:
         seen, outbox = Collector(), world.outbox(poll_interval="1h")

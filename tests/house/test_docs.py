@@ -19,7 +19,7 @@ def test_every_option_stands_in_the_docs_and_no_other() -> None:
 
 
 def test_every_option_of_a_handler_stands_in_the_docs_and_no_other() -> None:
-    from aftercommit.core.declaring import HandlerOptions
+    from aftercommit.handlers.options import HandlerOptions
 
     rows = re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs/handlers.md").read_text(), re.MULTILINE)
     assert sorted(rows) == sorted(HandlerOptions.__annotations__)
@@ -42,8 +42,9 @@ def test_links_between_documents_lead_somewhere(document: str) -> None:
 def test_docstring_examples_run() -> None:
     import doctest
 
-    from aftercommit import api, event, ids
-    from aftercommit.core import handlers
+    from aftercommit import outbox
+    from aftercommit.events import envelope, ids
+    from aftercommit.handlers import handler
 
-    for module in (api, event, handlers, ids):
+    for module in (outbox, envelope, handler, ids):
         assert doctest.testmod(module).failed == 0

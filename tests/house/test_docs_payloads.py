@@ -9,8 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from aftercommit import declared
-from aftercommit.context import PREFIX, TRACE_NAMES
+from aftercommit.events import classes as declared
+from aftercommit.events.context import PREFIX, TRACE_NAMES
 
 PAGE = (Path(__file__).parents[2] / "docs/payloads.md").read_text()
 

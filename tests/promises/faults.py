@@ -11,15 +11,15 @@ from functools import wraps
 from typing import Any
 
 from aftercommit import Done
-from aftercommit.core.delivery import Delivery
-from aftercommit.core.dispatcher import OutboxDispatcher
-from aftercommit.core.settler import Settler
+from aftercommit.delivery.delivery import Delivery
+from aftercommit.delivery.settler import Settler
+from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.stores.mysql import server as mysql_server
 from aftercommit.stores.mysql.executor import OpenMysqlTransaction
 from aftercommit.stores.mysql.link import LinkTx
 from aftercommit.stores.postgres import asyncpg_driver, psycopg_async, psycopg_sync
-from aftercommit.stores.records import SqlRecords
-from aftercommit.stores.sql import SqlStore
+from aftercommit.stores.sql.records import SqlRecords
+from aftercommit.stores.sql.store import SqlStore
 from aftercommit.stores.sqlite.aio import AsyncOpenSqliteTransaction
 from aftercommit.stores.sqlite.connection import BlockingTx
 from aftercommit.stores.sqlite.executor import OpenSqliteTransaction

@@ -70,7 +70,7 @@ def _patch(seconds: float) -> None:
     time.time = lambda: real_time() + seconds
     time.time_ns = lambda: real_time_ns() + int(seconds * 1_000_000_000)
 
-    import aftercommit.event
+    import aftercommit.events.envelope
 
     class AnyDatetime(type):
         def __instancecheck__(cls, value: object) -> bool:
@@ -81,17 +81,17 @@ def _patch(seconds: float) -> None:
         def now(cls, tz: Any = None) -> datetime:
             return datetime.now(tz) + timedelta(seconds=seconds)
 
-    aftercommit.event.datetime = Wrong  # type: ignore[misc]
+    aftercommit.events.envelope.datetime = Wrong  # type: ignore[misc]
 
 
 def clocks() -> dict[str, float]:
     """The time as this process's Python, its library and its SQLite take it to be."""
-    import aftercommit.event
+    import aftercommit.events.envelope
 
     with sqlite3.connect(":memory:") as connection:
         database = connection.execute("SELECT (julianday('now') - 2440587.5) * 86400.0").fetchone()[0]
     return {
         "python": time.time(),
-        "library": aftercommit.event.datetime.now(UTC).timestamp(),
+        "library": aftercommit.events.envelope.datetime.now(UTC).timestamp(),
         "database": float(database),
     }

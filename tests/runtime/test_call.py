@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from aftercommit.outcome import Ok, Raised
+from aftercommit.events.outcome import Ok, Raised
 from aftercommit.runtime import portal
-from tests.core.faulty import (
+from tests.delivery.faulty import (
     count_from_here,  # noqa: F401  (used by every test here)
     ours,
     with_runtime,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.faulty import with_runtime
+from tests.delivery.faulty import with_runtime
 from tests.support import PATIENCE, Collector, Signal, World
 
 

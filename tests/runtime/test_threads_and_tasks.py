@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from aftercommit.outcome import Ok
+from aftercommit.events.outcome import Ok
 from aftercommit.runtime.clock import boottime
-from tests.core.faulty import (
+from tests.delivery.faulty import (
     count_from_here,  # noqa: F401  (used by every test here)
     new_runtime,
     ours,

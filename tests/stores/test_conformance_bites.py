@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from aftercommit.event import EventStatus
+from aftercommit.events.envelope import EventStatus
+from aftercommit.events.outcome import Retry
 from aftercommit.execution import Colour
-from aftercommit.outcome import Retry
 from aftercommit.stores.sqlite import target
 from aftercommit.testing import StoreConformance
 from aftercommit.testing.fidelity import HANDLERS

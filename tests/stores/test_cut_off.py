@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from aftercommit.claims import DeadFilter
 from aftercommit.errors import SchemaMissing
+from aftercommit.events.claims import DeadFilter
 from aftercommit.execution import Colour
 from aftercommit.testing.kit import event, ids, insert, look
 from tests.stores.kit import alter, run_in, store_at

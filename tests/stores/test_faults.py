@@ -16,10 +16,10 @@ from aftercommit.errors import (
     StoreUnavailable,
 )
 from aftercommit.execution import Fault
-from aftercommit.stores.faults import explained
-from aftercommit.stores.identifiers import TableNames
+from aftercommit.stores.sql.faults import explained
+from aftercommit.stores.sql.identifiers import TableNames
+from aftercommit.stores.sql.statements import Statements
 from aftercommit.stores.sqlite.target import DIALECT
-from aftercommit.stores.statements import Statements
 from tests.stores.kit import store_at
 
 NAMES = TableNames("ob_x", "app")

@@ -9,11 +9,11 @@ import psycopg
 import pytest
 
 from aftercommit.errors import StoreBusy
-from aftercommit.fleet import Instance
-from aftercommit.stores.identifiers import TableNames
+from aftercommit.events.fleet import Instance
 from aftercommit.stores.postgres import async_pools, asyncpg_pools, pools
 from aftercommit.stores.postgres.dialect import PSYCOPG
-from aftercommit.stores.statements import Statements
+from aftercommit.stores.sql.identifiers import TableNames
+from aftercommit.stores.sql.statements import Statements
 from aftercommit.testing.kit import LEASE
 from tests.stores.postgres_kit import Table, Way
 from tests.support import PATIENCE

@@ -12,8 +12,8 @@ import pytest
 from asyncmy.cursors import DictCursor as AsyncDictCursor
 from pymysql.cursors import DictCursor
 
-from aftercommit.claims import NewEvent
 from aftercommit.errors import NotInTransaction, PayloadTooLarge, UnsupportedTransaction
+from aftercommit.events.claims import NewEvent
 from aftercommit.execution import Colour, Fault
 from aftercommit.testing.kit import HOUR, SECOND, event, take
 from tests.stores.kit import run_in

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from aftercommit.claims import NewEvent
 from aftercommit.errors import StoreBusy, StoreUnavailable
+from aftercommit.events.claims import NewEvent
 from aftercommit.execution import Colour
 from aftercommit.runtime.process import here
 from aftercommit.stores.mysql import asyncmy_driver, pool, pymysql_driver

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from aftercommit.claims import NewEvent
 from aftercommit.errors import StoreBusy, TransactionEnded, UnsupportedTransaction
+from aftercommit.events.claims import NewEvent
 from aftercommit.execution import Colour, Fault
 from aftercommit.stores.mysql.link import LinkTx
 from aftercommit.testing.kit import event, insert, take

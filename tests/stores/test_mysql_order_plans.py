@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aftercommit.order import HeadsRequest, HeadState, KeyClaimRequest, KeyRule, OrderKey
+from aftercommit.events.order import HeadsRequest, HeadState, KeyClaimRequest, KeyRule, OrderKey
 from aftercommit.runtime.threads import run
 from aftercommit.testing.kit import LEASE
 from tests.stores.mysql_kit import DIGITS, Table, cost, locked, made, store_at

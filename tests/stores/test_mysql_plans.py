@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from aftercommit.claims import ClaimRequest, DeadFilter, Settlement
-from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Retry
+from aftercommit.events.claims import ClaimRequest, DeadFilter, Settlement
+from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Retry
 from aftercommit.runtime.threads import run
 from aftercommit.testing.kit import LEASE, lease_of, look
 from tests.stores.mysql_kit import DIGITS, Table, cost, locked, made, store_at

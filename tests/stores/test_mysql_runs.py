@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from aftercommit.claims import NewEvent, Settlement
-from aftercommit.order import HeadState, KeyClaimRequest, KeyRule, OrderKey
-from aftercommit.outcome import DONE, RELEASE, Retry
+from aftercommit.events.claims import NewEvent, Settlement
+from aftercommit.events.order import HeadState, KeyClaimRequest, KeyRule, OrderKey
+from aftercommit.events.outcome import DONE, RELEASE, Retry
 from aftercommit.runtime.threads import run
-from aftercommit.stores.runs import Candidate
+from aftercommit.stores.sql.runs import Candidate
 from aftercommit.testing.kit import HOUR, LEASE, event, ids, insert, settle
 from aftercommit.testing.runs import PARTITION, PASSES, STRICT, claim_keys, lay, line, look_over, run_of, states
 from tests.stores.mysql_kit import Table, locked, made, store_at

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from aftercommit.claims import NewEvent, RowKey
 from aftercommit.errors import SchemaMissing
+from aftercommit.events.claims import NewEvent, RowKey
 from aftercommit.execution import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.mysql.link import LinkTx
-from aftercommit.stores.statements import Statements
+from aftercommit.stores.sql.statements import Statements
 from aftercommit.testing.kit import LEASE, event, ids, insert, take
 from aftercommit.testing.runs import lay, run_of
 from tests.stores.kit import run_in

@@ -8,11 +8,11 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from aftercommit.claims import Lease, RowKey
-from aftercommit.stores.identifiers import TableNames
+from aftercommit.events.claims import Lease, RowKey
 from aftercommit.stores.mysql.dialect import DIALECT, LONGEST_DELAY
-from aftercommit.stores.rows import held_row
-from aftercommit.stores.statements import Statements, _sql_files
+from aftercommit.stores.sql.identifiers import TableNames
+from aftercommit.stores.sql.rows import held_row
+from aftercommit.stores.sql.statements import Statements, _sql_files
 
 NAMES = TableNames("outbox_event", "shop", DIALECT.quotes)
 STATEMENTS = Statements(DIALECT, NAMES)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from aftercommit.claims import ClaimRequest, NewEvent, Settlement
-from aftercommit.outcome import DONE, Retry
+from aftercommit.events.claims import ClaimRequest, NewEvent, Settlement
+from aftercommit.events.outcome import DONE, Retry
 from aftercommit.runtime.threads import run
 from aftercommit.stores.mysql.link import LinkTx
 from aftercommit.testing.kit import LEASE, event, ids, insert, look, settle, take

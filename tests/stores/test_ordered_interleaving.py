@@ -11,10 +11,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from aftercommit.claims import DeadFilter, Settlement
-from aftercommit.order import KeyRule
-from aftercommit.outcome import DONE, RELEASE, Dead, Outcome, Retry
-from aftercommit.stores.statements import Statement
+from aftercommit.events.claims import DeadFilter, Settlement
+from aftercommit.events.order import KeyRule
+from aftercommit.events.outcome import DONE, RELEASE, Dead, Outcome, Retry
+from aftercommit.stores.sql.statements import Statement
 from aftercommit.testing.kit import HOUR, LEASE, ids, settle
 from aftercommit.testing.runs import CONTINUES, PASSES, STRICT, claim_keys, line, run_of
 from aftercommit.testing.sharing import locked

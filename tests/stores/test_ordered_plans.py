@@ -8,11 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from aftercommit.events.order import HeadsRequest, KeyClaimRequest, KeyRule, OrderKey
 from aftercommit.execution import Colour
-from aftercommit.order import HeadsRequest, KeyClaimRequest, KeyRule, OrderKey
 from aftercommit.stores.detect import open_store
-from aftercommit.stores.rows import to_micros
-from aftercommit.stores.runs import run_values, walk_values
+from aftercommit.stores.sql.rows import to_micros
+from aftercommit.stores.sql.runs import run_values, walk_values
 from aftercommit.testing.kit import LEASE
 from tests.stores.postgres_kit import Table
 from tests.stores.test_postgres_plans import forget, nodes, pages, rows_read, settled_in

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aftercommit.order import OrderKey
+from aftercommit.events.order import OrderKey
 from aftercommit.runtime.threads import run
 from aftercommit.testing.runs import PASSES, claim_keys, look_over
 from tests.stores.kit import store_at

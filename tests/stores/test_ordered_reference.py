@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aftercommit.order import HeadsRequest, HeadState, KeyClaimRequest, KeyRule, OrderKey
+from aftercommit.events.order import HeadsRequest, HeadState, KeyClaimRequest, KeyRule, OrderKey
 from aftercommit.runtime.threads import run as play
 from aftercommit.testing.kit import LEASE
 from tests.stores.kit import store_at

@@ -13,9 +13,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from aftercommit.claims import ClaimRequest, Settlement
+from aftercommit.events.claims import ClaimRequest, Settlement
+from aftercommit.events.outcome import DONE, Retry
 from aftercommit.execution import Fault
-from aftercommit.outcome import DONE, Retry
 from aftercommit.stores.postgres import asyncpg_driver, psycopg_async, psycopg_sync
 from aftercommit.testing.kit import LEASE, ids, take
 from tests.stores.postgres_kit import Table, Way

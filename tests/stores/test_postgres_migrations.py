@@ -14,10 +14,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from aftercommit.stores.identifiers import TableNames
 from aftercommit.stores.postgres.dialect import PSYCOPG
 from aftercommit.stores.postgres.target import PostgresStore
-from aftercommit.stores.statements import Statements
+from aftercommit.stores.sql.identifiers import TableNames
+from aftercommit.stores.sql.statements import Statements
 from aftercommit.testing.kit import event, insert, take
 from tests.stores.postgres_kit import Table, Way
 from tests.stores.test_postgres_claims import Beside, until_waiting

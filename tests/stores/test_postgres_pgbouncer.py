@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aftercommit.claims import DeadFilter
+from aftercommit.events.claims import DeadFilter
 from tests import servers
 from tests.conftest import without
 from tests.stores.postgres_kit import Table, Way

@@ -11,9 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from aftercommit.claims import ClaimRequest, Settlement
+from aftercommit.events.claims import ClaimRequest, Settlement
+from aftercommit.events.outcome import DONE
 from aftercommit.execution import Colour
-from aftercommit.outcome import DONE
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.postgres import asyncpg_driver, psycopg_async, psycopg_sync

@@ -12,9 +12,9 @@ import pytest
 from psycopg.rows import dict_row
 from sqlalchemy.util import greenlet_spawn
 
-from aftercommit.claims import Settlement
 from aftercommit.errors import StoreBusy, StoreUnavailable
-from aftercommit.outcome import DONE
+from aftercommit.events.claims import Settlement
+from aftercommit.events.outcome import DONE
 from aftercommit.stores.postgres import async_pools, asyncpg_pools, pools
 from aftercommit.testing.kit import LEASE, event, ids, insert, take
 from tests.servers import PrivatePostgres

@@ -11,13 +11,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from aftercommit.core.wakeups import Announcer, Listener, News
 from aftercommit.errors import StoreUnavailable
-from aftercommit.order import OrderKey
+from aftercommit.events.order import OrderKey
+from aftercommit.ordering.wakeups import Announcer, Listener, News
 from aftercommit.ports import WakeupsUnavailable
 from aftercommit.runtime.threads import run
 from aftercommit.stores.postgres import bell, wakeups, wakeups_psycopg
-from tests.core.faulty import meter_of, with_runtime
+from tests.delivery.faulty import meter_of, with_runtime
 from tests.promises.forks import Child
 from tests.servers import Pgbouncer
 from tests.stores.postgres_kit import ASYNC_DRIVERS, TARGETS, Table, Way

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from aftercommit.claims import DeadFilter, Settlement, Undecodable
+from aftercommit.events.claims import DeadFilter, Settlement, Undecodable
+from aftercommit.events.outcome import DONE, Dead, Retry
 from aftercommit.execution import Colour
-from aftercommit.outcome import DONE, Dead, Retry
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.testing import StoreConformance

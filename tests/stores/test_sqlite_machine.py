@@ -19,9 +19,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from aftercommit.claims import Claimed, Lease
-from aftercommit.event import EventStatus
-from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Outcome, Release, Retry
+from aftercommit.events.claims import Claimed, Lease
+from aftercommit.events.envelope import EventStatus
+from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Outcome, Release, Retry
 from aftercommit.runtime.threads import run
 from aftercommit.testing.kit import LEASE, event, insert, settle, take
 from tests.stores.kit import alter, read, store_at

@@ -17,11 +17,11 @@ import pytest
 from aftercommit.errors import SchemaMismatch
 from aftercommit.execution import Colour, Tx
 from aftercommit.runtime.threads import run
-from aftercommit.stores.identifiers import TableNames
-from aftercommit.stores.sql import SqlStore
+from aftercommit.stores.sql.identifiers import TableNames
+from aftercommit.stores.sql.statements import Dialect, Statements
+from aftercommit.stores.sql.store import SqlStore
 from aftercommit.stores.sqlite.executor import SqliteExecutor
 from aftercommit.stores.sqlite.target import DIALECT
-from aftercommit.stores.statements import Dialect, Statements
 from aftercommit.testing.kit import event, ids, insert, take
 from tests.stores.kit import read, run_in, store_at
 

@@ -14,7 +14,7 @@ import pytest
 
 from aftercommit import Fixed, Outbox, OutboxConfig, RetryAfter
 from aftercommit.errors import OutboxError
-from aftercommit.event import EventEnvelope, EventStatus
+from aftercommit.events.envelope import EventEnvelope, EventStatus
 from aftercommit.runtime.threads import run
 from aftercommit.testing.kit import DAY, event, ids, insert, take
 from tests.stores.kit import alter, read, store_at

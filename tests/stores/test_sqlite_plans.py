@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from aftercommit.claims import DeadFilter, RowKey, Settlement
+from aftercommit.events.claims import DeadFilter, RowKey, Settlement
+from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Retry
 from aftercommit.execution import Colour
-from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Retry
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
-from aftercommit.stores.identifiers import TableNames
+from aftercommit.stores.sql.identifiers import TableNames
+from aftercommit.stores.sql.statements import Statements
 from aftercommit.stores.sqlite.target import DIALECT
-from aftercommit.stores.statements import Statements
 from aftercommit.testing.kit import DAY, HOUR, LEASE, SECOND, lease_of, look
 from tests.stores.kit import read, store_at
 

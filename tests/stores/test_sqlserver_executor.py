@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from aftercommit.execution import Colour
-from aftercommit.stores.connection_thread import abandoned
-from aftercommit.stores.retrying import TRIES
+from aftercommit.stores.sql.connection_thread import abandoned
+from aftercommit.stores.sql.connections import TRIES
 from aftercommit.stores.sqlserver.connection import LOCK_TIMEOUT, SESSION
 from tests.stores.sqlserver_kit import (
     INSERT,

@@ -10,13 +10,13 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from aftercommit.order import STRICT, KeyClaimRequest, KeyRule, OrderKey
+from aftercommit.events.order import STRICT, KeyClaimRequest, KeyRule, OrderKey
 from aftercommit.runtime.threads import run
-from aftercommit.stores.identifiers import TableNames
+from aftercommit.stores.sql.identifiers import TableNames
+from aftercommit.stores.sql.statements import Statements
 from aftercommit.stores.sqlite.target import DIALECT as SQLITE
 from aftercommit.stores.sqlserver.dialect import DIALECT
 from aftercommit.stores.sqlserver.steps import SqlServerSteps
-from aftercommit.stores.statements import Statements
 from aftercommit.testing.kit import LEASE
 
 STATEMENTS = Statements(DIALECT, TableNames("outbox_event", "shop", DIALECT.quotes))

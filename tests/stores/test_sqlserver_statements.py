@@ -12,12 +12,12 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from aftercommit.stores import statements
-from aftercommit.stores.identifiers import TableNames
+from aftercommit.stores.sql import statements
+from aftercommit.stores.sql.identifiers import TableNames
+from aftercommit.stores.sql.statements import Statement, Statements
 from aftercommit.stores.sqlite.target import DIALECT as SQLITE
 from aftercommit.stores.sqlserver.connection import BEGIN, ROLLBACK, SESSION
 from aftercommit.stores.sqlserver.dialect import DIALECT
-from aftercommit.stores.statements import Statement, Statements
 
 FOLDER = files(DIALECT.package)
 FILES = {file.name: file.read_text("utf-8") for file in FOLDER.joinpath("sql").iterdir()}
@@ -289,7 +289,7 @@ def test_the_fence_stands_in_every_change_of_a_held_row(name: str, names: TableN
 
 
 def test_held_rows_have_the_columns_that_are_bound(loaded: Statements) -> None:
-    from aftercommit.stores.rows import HELD_COLUMNS
+    from aftercommit.stores.sql.rows import HELD_COLUMNS
 
     paths = re.findall(r"(\w+) \w+(?:\(\w+\))? '\$\[(\d)\]'", DIALECT.held)
     assert [name for name, _ in paths] == list(HELD_COLUMNS)

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from aftercommit.stores import statements
-from aftercommit.stores.identifiers import TableNames
+from aftercommit.stores.sql import statements
+from aftercommit.stores.sql.identifiers import TableNames
+from aftercommit.stores.sql.statements import Dialect, Statement, Statements
 from aftercommit.stores.sqlite.target import DIALECT
-from aftercommit.stores.statements import Dialect, Statement, Statements
 
 FILES = {file.name: file.read_text("utf-8") for file in files(DIALECT.package).joinpath("sql").iterdir()}
 MIGRATIONS = {file.name: file.read_text("utf-8") for file in files(DIALECT.package).joinpath("migrations").iterdir()}

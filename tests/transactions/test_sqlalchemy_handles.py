@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_ses
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from aftercommit import AsyncOutbox, NotInTransaction, Outbox, SchemaMissing, UnsupportedTransaction
-from aftercommit.ids import EventId, EventIds
+from aftercommit.events.ids import EventId, EventIds
 from tests.support import World
 from tests.transactions.sqlalchemy_kit import Base, Customer, Order, Shop, plain, statements
 

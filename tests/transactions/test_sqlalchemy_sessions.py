@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from aftercommit import WriterHook
-from aftercommit.ids import EventId
+from aftercommit.events.ids import EventId
 from tests.transactions.kit import free_slots, hot_count
 from tests.transactions.sqlalchemy_kit import Customer, Shop, plain, statements, sync_engine
 

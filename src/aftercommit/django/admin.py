@@ -12,7 +12,7 @@ from django.db import DEFAULT_DB_ALIAS
 from aftercommit.django.conf import aliases, table_of
 from aftercommit.django.models import Event
 from aftercommit.django.outboxes import DjangoOutbox, outbox_for
-from aftercommit.event import EventStatus
+from aftercommit.events.envelope import EventStatus
 
 
 def _shown() -> list[str]:

@@ -11,10 +11,10 @@ from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import atomic
 
-from aftercommit.claims import QueryResult
 from aftercommit.errors import UnsupportedTransaction
+from aftercommit.events.claims import QueryResult
 from aftercommit.execution import Colour, Fault, Tx
-from aftercommit.stores.single import SingleStatements
+from aftercommit.stores.sql.single import SingleStatements
 
 T = TypeVar("T")
 

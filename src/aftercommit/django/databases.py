@@ -14,7 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from aftercommit.django.block import BlockExecutor, CursorLink, CursorTx
 from aftercommit.errors import InvalidOption, MissingDriver, UnknownStore
 from aftercommit.execution import Colour, Executor, Fault, Tx
-from aftercommit.stores.statements import Dialect
+from aftercommit.stores.sql.statements import Dialect
 
 
 class Vendor(NamedTuple):

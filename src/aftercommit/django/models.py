@@ -8,8 +8,8 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, models
 
 from aftercommit.django.conf import table_of
-from aftercommit.event import EventStatus
-from aftercommit.stores.rows import IN_MICROS, IN_UTC
+from aftercommit.events.envelope import EventStatus
+from aftercommit.stores.sql.rows import IN_MICROS, IN_UTC
 
 
 class InstantField(models.Field):

@@ -12,7 +12,7 @@ from aftercommit.django.databases import vendor_of
 from aftercommit.django.store import DjangoStore, store_on
 from aftercommit.errors import UnknownStore
 from aftercommit.runtime.threads import run
-from aftercommit.stores.sql import SqlStore
+from aftercommit.stores.sql.store import SqlStore
 
 
 class OutboxTables(Operation):

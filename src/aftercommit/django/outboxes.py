@@ -15,17 +15,17 @@ from django.db.transaction import atomic
 from django.utils.asyncio import async_unsafe
 from django.utils.connection import ConnectionProxy
 
-from aftercommit.api import Outbox
 from aftercommit.config import Wiring
-from aftercommit.core.byhand import DrainResult
-from aftercommit.core.engine import Engine
 from aftercommit.django.conf import options_of
 from aftercommit.django.databases import is_in_memory
 from aftercommit.django.store import DjangoStore
 from aftercommit.django.transactions import AtomicTransaction, is_open, refuse_event_loop, refuse_no_block
 from aftercommit.django.workers import BlockRuntime, WorkerRuntime
-from aftercommit.durations import Duration, seconds_of
+from aftercommit.engine import Engine
 from aftercommit.errors import InvalidOption, UnknownStore, UnsupportedTransaction
+from aftercommit.events.durations import Duration, seconds_of
+from aftercommit.outbox import Outbox
+from aftercommit.polling.manual import DrainResult
 from aftercommit.ports import Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime, run
 

@@ -12,7 +12,7 @@ from aftercommit.django.databases import Vendor, is_in_memory, place_of, vendor_
 from aftercommit.errors import SchemaMissing
 from aftercommit.execution import AdoptedTx, Colour, Executor, Fault, OpenTransaction, Tx
 from aftercommit.stores.detect import open_store
-from aftercommit.stores.sql import SqlStore
+from aftercommit.stores.sql.store import SqlStore
 
 T = TypeVar("T")
 

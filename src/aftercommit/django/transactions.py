@@ -10,10 +10,10 @@ from typing import Any
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from aftercommit.claims import RowKey
 from aftercommit.errors import NotInTransaction
+from aftercommit.events.claims import RowKey
+from aftercommit.events.redact import error_text
 from aftercommit.execution import Tx
-from aftercommit.redact import error_text
 from aftercommit.runtime.process import here
 
 log = logging.getLogger("aftercommit.django")

@@ -10,7 +10,7 @@ from typing import Any
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import close_old_connections
 
-from aftercommit.outcome import Result
+from aftercommit.events.outcome import Result
 from aftercommit.runtime.colours import is_async
 from aftercommit.runtime.threads import ThreadRuntime
 

@@ -11,11 +11,11 @@ from contextvars import Context
 from types import TracebackType
 from typing import Any, TypeVar
 
+from aftercommit.events.outcome import Ok, Raised, Result
 from aftercommit.execution import Colour
-from aftercommit.outcome import Ok, Raised, Result
 from aftercommit.runtime.clock import boottime
 from aftercommit.runtime.colours import GRACE, Limit, awaited, called, called_async, is_async
-from aftercommit.runtime.pool import HandlerThreads, tell
+from aftercommit.runtime.handler_threads import HandlerThreads, tell
 
 T = TypeVar("T")
 

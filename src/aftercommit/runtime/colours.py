@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from aftercommit.errors import HandlerTimeout
-from aftercommit.outcome import Ok, Raised, Result
+from aftercommit.events.outcome import Ok, Raised, Result
 
 #: Seconds that a cancelled async function gets for its clean-up before it is left behind.
 GRACE: Final = 1.0

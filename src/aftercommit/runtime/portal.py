@@ -10,8 +10,8 @@ from concurrent.futures import Future, wait
 from contextvars import Context
 from typing import Any
 
-from aftercommit.outcome import Raised, Result
-from aftercommit.redact import traceback_text
+from aftercommit.events.outcome import Raised, Result
+from aftercommit.events.redact import traceback_text
 from aftercommit.runtime.colours import GRACE, Limit
 
 log = logging.getLogger("aftercommit.runtime")

@@ -8,11 +8,11 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aftercommit.events.outcome import Ok, Raised, Result
 from aftercommit.execution import Colour
-from aftercommit.outcome import Ok, Raised, Result
-from aftercommit.runtime.beside import SideThreads
 from aftercommit.runtime.clock import boottime
 from aftercommit.runtime.colours import Limit, awaited, called, called_async, is_async
+from aftercommit.runtime.side_threads import SideThreads
 
 if TYPE_CHECKING:
     from aftercommit.runtime.portal import LoopPortal

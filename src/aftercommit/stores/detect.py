@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from aftercommit.errors import InvalidOption, OutboxError, UnknownStore
 from aftercommit.execution import Colour
-from aftercommit.stores.engines import is_engine
-from aftercommit.stores.schema import UNORDERED, Order
+from aftercommit.stores.sql.engines import is_engine
+from aftercommit.stores.sql.schema import UNORDERED, Order
 from aftercommit.stores.sqlite.target import sqlite_from_connection, sqlite_from_url
 
 #: Makes a store of the wanted colour from a target and the store's options.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from aftercommit.errors import InvalidOption, UnknownStore
-from aftercommit.stores.identifiers import TableNames
-from aftercommit.stores.schema import Order, script_of
-from aftercommit.stores.statements import Dialect, Statements
+from aftercommit.stores.sql.identifiers import TableNames
+from aftercommit.stores.sql.schema import Order, script_of
+from aftercommit.stores.sql.statements import Dialect, Statements
 
 
 def schema_sql(

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from aftercommit.claims import Claimed, DeadFilter, Undecodable
 from aftercommit.errors import OutboxError
-from aftercommit.event import EventStatus
-from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retry
+from aftercommit.events.claims import Claimed, DeadFilter, Undecodable
+from aftercommit.events.envelope import EventStatus
+from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retry
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import HOUR, LEASE, SECOND, event, ids, insert, look, settle, take, take_one
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from aftercommit.claims import Lease, RowKey
-from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retry
+from aftercommit.events.claims import Lease, RowKey
+from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retry
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import HOUR, LEASE, event, insert, settle, take_one
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from aftercommit.claims import DeadFilter, Settlement
-from aftercommit.event import EventEnvelope
-from aftercommit.outcome import DONE, Dead, Defer, Outcome, Release, Retry
-from aftercommit.redact import MAX_ERROR_LENGTH, error_text
+from aftercommit.events.claims import DeadFilter, Settlement
+from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.outcome import DONE, Dead, Defer, Outcome, Release, Retry
+from aftercommit.events.redact import MAX_ERROR_LENGTH, error_text
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import NOON, event, insert, settle, take, take_one
 

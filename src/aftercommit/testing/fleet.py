@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from aftercommit.fleet import Holder, Instance, Member
-from aftercommit.outcome import DONE
+from aftercommit.events.fleet import Holder, Instance, Member
+from aftercommit.events.outcome import DONE
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import LEASE, SECOND, event, insert, micros, settle, take_one, together
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aftercommit.order import HeadState, KeyRule, OrderKey
+from aftercommit.events.order import HeadState, KeyRule, OrderKey
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import HOUR, SECOND, event
 from aftercommit.testing.runs import CONTINUES, PARTITION, PASSES, PASSES_ALL, STRICT, lay, line, look_over, states

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from aftercommit.event import EventEnvelope, EventStatus
-from aftercommit.outcome import DONE, Dead, Outcome, Retry
+from aftercommit.events.envelope import EventEnvelope, EventStatus
+from aftercommit.events.outcome import DONE, Dead, Outcome, Retry
 from aftercommit.testing.kit import DAY, insert, settle, take
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from aftercommit.claims import Claim, Claimed, ClaimRequest, Lease, NewEvent, RowKey, Settlement
-from aftercommit.event import EventEnvelope
+from aftercommit.events.claims import Claim, Claimed, ClaimRequest, Lease, NewEvent, RowKey, Settlement
+from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.outcome import Outcome
 from aftercommit.execution import Colour
-from aftercommit.outcome import Outcome
 from aftercommit.runtime.threads import ThreadRuntime
 
 LEASE = timedelta(seconds=30)

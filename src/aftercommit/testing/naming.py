@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from aftercommit.claims import DeadFilter, NewEvent, RowKey, Settlement
 from aftercommit.errors import InvalidOption
-from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retry
+from aftercommit.events.claims import DeadFilter, NewEvent, RowKey, Settlement
+from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retry
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import LEASE, event, ids, insert, settle, take, take_one
 

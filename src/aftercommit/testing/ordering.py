@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from aftercommit.claims import DeadFilter, Settlement, Undecodable
 from aftercommit.errors import OutboxError
-from aftercommit.order import BlockedKey, OrderKey
-from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retry
+from aftercommit.events.claims import DeadFilter, Settlement, Undecodable
+from aftercommit.events.order import BlockedKey, OrderKey
+from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retry
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import HOUR, LEASE, event, ids, insert, settle, take, together
 from aftercommit.testing.runs import (

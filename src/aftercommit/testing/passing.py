@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aftercommit.order import KeyRule
+from aftercommit.events.order import KeyRule
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import HOUR, ids
 from aftercommit.testing.runs import PASSES, PASSES_ALL, line, run_of

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from aftercommit.event import EventStatus
+from aftercommit.events.envelope import EventStatus
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import DAY, HOUR, SECOND, event, insert, take
 

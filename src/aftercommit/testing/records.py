@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from aftercommit.claims import DeadFilter
-from aftercommit.event import EventStatus
+from aftercommit.events.claims import DeadFilter
+from aftercommit.events.envelope import EventStatus
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import HOUR, event, ids, insert, take, take_one
 

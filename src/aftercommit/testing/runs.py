@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from aftercommit.claims import NewEvent
-from aftercommit.event import EventEnvelope
-from aftercommit.order import Heads, HeadsRequest, HeadState, KeyClaimRequest, KeyRule, OrderKey
+from aftercommit.events.claims import NewEvent
+from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.order import Heads, HeadsRequest, HeadState, KeyClaimRequest, KeyRule, OrderKey
 from aftercommit.testing.kit import LEASE, event, ids
 
 #: Where the events of these tests are, unless they say otherwise.

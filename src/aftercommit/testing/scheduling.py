@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from aftercommit.codec import encode_headers
-from aftercommit.outcome import DONE, Retry
+from aftercommit.events.codec import encode_headers
+from aftercommit.events.outcome import DONE, Retry
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import HOUR, LEASE, NOON, SECOND, event, ids, insert, look, micros, settle, take, take_one
 
@@ -49,7 +49,7 @@ class SchedulingContract(StoreHooks):
         store = await self.opened()
         wrong = datetime(year, 1, 1, tzinfo=UTC)
         with monkeypatch.context() as patched:
-            patched.setattr("aftercommit.event.datetime", clock_at(wrong))
+            patched.setattr("aftercommit.events.envelope.datetime", clock_at(wrong))
             patched.setattr(time, "time", wrong.timestamp)
             patched.setattr(time, "time_ns", lambda: int(wrong.timestamp()) * 10**9)
             delayed, immediate = event(deliver_after="1h"), event()

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from aftercommit.claims import RowKey, Settlement
-from aftercommit.event import EventStatus
-from aftercommit.outcome import DONE, RELEASE, Dead, Defer, Outcome, Release, Retry
-from aftercommit.redact import MAX_ERROR_LENGTH, error_text
+from aftercommit.events.claims import RowKey, Settlement
+from aftercommit.events.envelope import EventStatus
+from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Outcome, Release, Retry
+from aftercommit.events.redact import MAX_ERROR_LENGTH, error_text
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import HOUR, SECOND, event, ids, insert, lease_of, settle, take, take_one
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from aftercommit.claims import NewEvent, Settlement
-from aftercommit.outcome import DONE, RELEASE, Dead, Outcome, Retry
+from aftercommit.events.claims import NewEvent, Settlement
+from aftercommit.events.outcome import DONE, RELEASE, Dead, Outcome, Retry
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import LEASE, event, ids, insert, settle, take, together
 

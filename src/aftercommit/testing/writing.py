@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from aftercommit.claims import NewEvent, RowKey
-from aftercommit.event import EventStatus
-from aftercommit.outcome import DONE
+from aftercommit.events.claims import NewEvent, RowKey
+from aftercommit.events.envelope import EventStatus
+from aftercommit.events.outcome import DONE
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import LEASE, NOON, event, ids, insert, lease_of, micros, settle, take, take_one
 

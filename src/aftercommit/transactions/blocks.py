@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Self
 
-from aftercommit.claims import QueryResult
+from aftercommit.events.claims import QueryResult
 from aftercommit.runtime.threads import run
 from aftercommit.transactions import ambient
 from aftercommit.transactions.owned import OwnedTransaction

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from aftercommit.claims import RowKey
+from aftercommit.events.claims import RowKey
 from aftercommit.transactions.pending import PendingWrite
 
 Callback = Callable[[], None]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aftercommit.claims import RowKey
 from aftercommit.errors import UnsupportedTransaction
+from aftercommit.events.claims import RowKey
 from aftercommit.execution import AdoptedTx
 
 

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aftercommit.claims import QueryResult, RowKey
 from aftercommit.errors import NotAwaited, NotInTransaction, TransactionEnded
+from aftercommit.events.claims import QueryResult, RowKey
+from aftercommit.events.redact import error_text
 from aftercommit.execution import OpenTransaction
 from aftercommit.ports import EventStore, Runtime
-from aftercommit.redact import error_text
 from aftercommit.runtime.process import here
 from aftercommit.transactions import ambient
 from aftercommit.transactions.callbacks import Callback, Level, Lost, run_all

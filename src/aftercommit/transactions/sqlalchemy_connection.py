@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Table
 from sqlalchemy.sql import ClauseElement
 
-from aftercommit.claims import NewEvent, RowKey
 from aftercommit.errors import NotInTransaction, UnsupportedTransaction
+from aftercommit.events.claims import NewEvent, RowKey
 from aftercommit.transactions.callbacks import Callback
 from aftercommit.transactions.sqlalchemy_fate import KEY, Fate, fate_of, follow
 from aftercommit.transactions.sqlalchemy_session import Rows

@@ -10,8 +10,8 @@ from sqlalchemy.exc import UnboundExecutionError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
-from aftercommit.claims import NewEvent, RowKey
 from aftercommit.errors import NotInTransaction, UnsupportedTransaction
+from aftercommit.events.claims import NewEvent, RowKey
 from aftercommit.execution import Colour
 from aftercommit.transactions.sqlalchemy_connection import JoinedConnection
 from aftercommit.transactions.sqlalchemy_fate import Batch

@@ -10,9 +10,9 @@ from weakref import WeakSet
 
 from sqlalchemy import Connection, Engine, Table, event, select
 
-from aftercommit.claims import RowKey
-from aftercommit.event import EventEnvelope
-from aftercommit.redact import error_text
+from aftercommit.events.claims import RowKey
+from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.redact import error_text
 from aftercommit.transactions.callbacks import Callback, Lost
 
 log = logging.getLogger("aftercommit.transactions")

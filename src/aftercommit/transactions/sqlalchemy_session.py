@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol, TypeVar
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.orm import Mapper, Session, SessionTransaction, object_session
 
-from aftercommit.claims import NewEvent, RowKey
 from aftercommit.errors import NotInTransaction, UnsupportedTransaction
+from aftercommit.events.claims import NewEvent, RowKey
 from aftercommit.transactions.callbacks import Callback
 from aftercommit.transactions.sqlalchemy_fate import (
     KEY,

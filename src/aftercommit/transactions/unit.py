@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, TypeVar
 
-from aftercommit.claims import NewEvent, RowKey
 from aftercommit.errors import UnsupportedTransaction
+from aftercommit.events.claims import NewEvent, RowKey
 from aftercommit.execution import Tx
 
 T = TypeVar("T")

@@ -14,16 +14,16 @@ from asyncmy.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from asyncmy.cursors import Cursor
 from asyncmy.errors import MySQLError
 
-from aftercommit.claims import QueryResult
+from aftercommit.events.claims import QueryResult
 from aftercommit.execution import Colour, Fault
 from aftercommit.runtime.process import here
-from aftercommit.stores.engines import AsyncEngineSource
 from aftercommit.stores.mysql import faults
 from aftercommit.stores.mysql.address import Address
 from aftercommit.stores.mysql.executor import MysqlExecutor
 from aftercommit.stores.mysql.link import AdoptedLinkTx, Link, abandoned
 from aftercommit.stores.mysql.pool import PATIENCE, GivenPool, Pool, no_connection
 from aftercommit.stores.mysql.server import check_version, session_settings
+from aftercommit.stores.sql.engines import AsyncEngineSource
 
 
 class AsyncmyLink:

@@ -8,8 +8,8 @@ from operator import itemgetter
 from typing import Final
 
 from aftercommit.stores.mysql.steps import MysqlSteps
-from aftercommit.stores.rows import HELD_COLUMNS, HeldRow, as_group
-from aftercommit.stores.statements import Dialect
+from aftercommit.stores.sql.rows import HELD_COLUMNS, HeldRow, as_group
+from aftercommit.stores.sql.statements import Dialect
 
 #: Seven thousand years in microseconds: the longest delay that ends before the last day a DATETIME can hold.
 LONGEST_DELAY: Final = 220_903_200_000_000_000

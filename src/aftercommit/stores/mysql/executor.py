@@ -6,13 +6,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from aftercommit.claims import QueryResult
 from aftercommit.errors import TransactionEnded
+from aftercommit.events.claims import QueryResult
 from aftercommit.execution import Colour, Fault, Tx
-from aftercommit.stores.control import refuse_transaction_control
 from aftercommit.stores.mysql.faults import fault_of, is_in_step
 from aftercommit.stores.mysql.link import Link, LinkTx
 from aftercommit.stores.mysql.pool import Lender
+from aftercommit.stores.sql.control import refuse_transaction_control
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from aftercommit.claims import QueryResult
 from aftercommit.errors import NotInTransaction, PayloadTooLarge, UnsupportedTransaction
+from aftercommit.events.claims import QueryResult
 
 #: Statements of more than this are asked about before they are sent. Few servers take less, and the driver's
 #: escapes may double a text.

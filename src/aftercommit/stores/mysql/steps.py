@@ -8,12 +8,12 @@ from itertools import groupby, takewhile
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+from aftercommit.events.order import HeadsRequest, KeyClaimRequest, KeyRule, OrderKey
 from aftercommit.execution import Tx
-from aftercommit.order import HeadsRequest, KeyClaimRequest, KeyRule, OrderKey
-from aftercommit.stores.in_steps import InSteps
-from aftercommit.stores.rows import as_group
-from aftercommit.stores.runs import REACH, Candidate, rest_of
-from aftercommit.stores.statements import Statement
+from aftercommit.stores.sql.in_steps import InSteps
+from aftercommit.stores.sql.rows import as_group
+from aftercommit.stores.sql.runs import REACH, Candidate, rest_of
+from aftercommit.stores.sql.statements import Statement
 
 #: How many rows a walk reads at a time: many where keys are short, few where they are long and all but the first row
 #: of each is read for nothing.

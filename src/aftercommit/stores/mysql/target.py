@@ -9,7 +9,7 @@ from aftercommit.errors import MissingDriver, UnknownStore
 from aftercommit.execution import Colour, Executor
 from aftercommit.stores.mysql.address import Address, address_of
 from aftercommit.stores.mysql.dialect import DIALECT
-from aftercommit.stores.sql import SqlStore
+from aftercommit.stores.sql.store import SqlStore
 
 _DRIVERS: Final = {Colour.BLOCKING: "pymysql", Colour.ASYNC: "asyncmy"}
 

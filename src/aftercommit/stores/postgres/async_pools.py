@@ -9,10 +9,10 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from aftercommit.errors import StoreBusy
-from aftercommit.stores.kept import LARGEST, PATIENCE
 from aftercommit.stores.postgres.dialect import WHO_SERVES, none_free, of_the_parent
 from aftercommit.stores.postgres.per_loop import PerLoop
 from aftercommit.stores.postgres.pools import settings
+from aftercommit.stores.sql.connections import LARGEST, PATIENCE
 
 
 class OwnAsyncPool(PerLoop[AsyncConnectionPool[Any]]):

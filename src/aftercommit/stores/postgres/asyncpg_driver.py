@@ -8,11 +8,10 @@ from typing import Any, Protocol, TypeVar, cast
 
 import asyncpg
 
-from aftercommit.claims import QueryResult
 from aftercommit.errors import OutboxError
+from aftercommit.events.claims import QueryResult
+from aftercommit.events.redact import error_text
 from aftercommit.execution import Colour, Fault, Tx
-from aftercommit.redact import error_text
-from aftercommit.stores.control import refuse_transaction_control
 from aftercommit.stores.postgres.dialect import (
     BEGIN,
     fault_of_ours,
@@ -22,7 +21,8 @@ from aftercommit.stores.postgres.dialect import (
     rolled_back,
 )
 from aftercommit.stores.postgres.wakeups_asyncpg import AsyncpgEar
-from aftercommit.stores.retrying import retrying
+from aftercommit.stores.sql.connections import retrying
+from aftercommit.stores.sql.control import refuse_transaction_control
 
 log = logging.getLogger("aftercommit.postgres")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import asyncpg
 
-from aftercommit.stores.kept import LARGEST, PATIENCE
 from aftercommit.stores.postgres.dialect import WHO_SERVES, none_free, of_the_parent
 from aftercommit.stores.postgres.per_loop import PerLoop
+from aftercommit.stores.sql.connections import LARGEST, PATIENCE
 
 
 class OwnAsyncpgPool(PerLoop[Any]):

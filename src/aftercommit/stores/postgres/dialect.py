@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from aftercommit.errors import OutboxError, SchemaMismatch, StoreBusy, StoreUnavailable, TransactionEnded
 from aftercommit.execution import Fault
-from aftercommit.stores.statements import Dialect
+from aftercommit.stores.sql.statements import Dialect
 
 
 def array_literal(values: Sequence[Any]) -> str:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from typing import Generic, TypeVar
 
-from aftercommit.stores.kept import abandoned
+from aftercommit.stores.sql.connections import abandoned
 
 Pool = TypeVar("Pool")
 T = TypeVar("T")

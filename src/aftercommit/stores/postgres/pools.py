@@ -12,8 +12,8 @@ from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from aftercommit.errors import StoreBusy
-from aftercommit.stores.kept import LARGEST, PATIENCE, abandoned
 from aftercommit.stores.postgres.dialect import WHO_SERVES, none_free, of_the_parent
+from aftercommit.stores.sql.connections import LARGEST, PATIENCE, abandoned
 
 
 def settings(*, is_direct: bool) -> dict[str, Any]:

@@ -11,15 +11,15 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from aftercommit.claims import QueryResult
+from aftercommit.events.claims import QueryResult
+from aftercommit.events.redact import error_text
 from aftercommit.execution import Colour, Fault, Tx
-from aftercommit.redact import error_text
-from aftercommit.stores.control import refuse_transaction_control
 from aftercommit.stores.postgres.dialect import BEGIN, refuse_old_server, rolled_back
 from aftercommit.stores.postgres.faults import fault_of, has_ended
 from aftercommit.stores.postgres.per_loop import cancellations, heard, not_heard
 from aftercommit.stores.postgres.wakeups_psycopg_async import AsyncPsycopgEar
-from aftercommit.stores.retrying import retrying
+from aftercommit.stores.sql.connections import retrying
+from aftercommit.stores.sql.control import refuse_transaction_control
 
 log = logging.getLogger("aftercommit.postgres")
 

@@ -12,14 +12,14 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from aftercommit.claims import QueryResult
+from aftercommit.events.claims import QueryResult
+from aftercommit.events.redact import error_text
 from aftercommit.execution import Colour, Fault, Tx
-from aftercommit.redact import error_text
-from aftercommit.stores.control import refuse_transaction_control
 from aftercommit.stores.postgres.dialect import BEGIN, refuse_old_server, rolled_back
 from aftercommit.stores.postgres.faults import fault_of, has_ended
 from aftercommit.stores.postgres.wakeups_psycopg import PsycopgEar
-from aftercommit.stores.retrying import retrying
+from aftercommit.stores.sql.connections import retrying
+from aftercommit.stores.sql.control import refuse_transaction_control
 
 log = logging.getLogger("aftercommit.postgres")
 

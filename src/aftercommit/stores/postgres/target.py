@@ -10,8 +10,8 @@ from aftercommit.errors import MissingDriver, UnknownStore
 from aftercommit.execution import Colour
 from aftercommit.stores.postgres.dialect import ASYNCPG, PSYCOPG
 from aftercommit.stores.postgres.wakeups import ListeningExecutor, PostgresWakeups
-from aftercommit.stores.sql import SqlStore
-from aftercommit.stores.statements import Dialect
+from aftercommit.stores.sql.statements import Dialect
+from aftercommit.stores.sql.store import SqlStore
 
 
 class PostgresStore(SqlStore):
@@ -160,7 +160,7 @@ def postgres_from_connection(
 
 def postgres_from_engine(engine: Any, _: Colour, **options: Any) -> PostgresStore:
     """A SQLAlchemy engine over psycopg or asyncpg. The engine's colour decides."""
-    from aftercommit.stores.engines import AsyncEngineSource, EngineSource
+    from aftercommit.stores.sql.engines import AsyncEngineSource, EngineSource
 
     where = f"PostgreSQL at {engine.url.host or 'the local socket'}/{engine.url.database or ''}"
     dialect = engine.dialect

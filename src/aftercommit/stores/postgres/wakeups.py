@@ -9,10 +9,10 @@ from typing import Final, Protocol
 from aftercommit.errors import StoreUnavailable
 from aftercommit.execution import Executor
 from aftercommit.ports import WakeupsUnavailable
-from aftercommit.stores.faults import missing
-from aftercommit.stores.identifiers import TableNames
-from aftercommit.stores.kept import abandoned
-from aftercommit.stores.statements import Statements
+from aftercommit.stores.sql.connections import abandoned
+from aftercommit.stores.sql.faults import missing
+from aftercommit.stores.sql.identifiers import TableNames
+from aftercommit.stores.sql.statements import Statements
 
 #: Seconds without a message after which the connection has to show that it is alive. What is cut off in silence is
 #: known by nothing else: the system's own keepalives begin after two hours.

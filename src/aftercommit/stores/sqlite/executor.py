@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from aftercommit.claims import QueryResult
+from aftercommit.events.claims import QueryResult
 from aftercommit.execution import Colour, Fault, Tx
-from aftercommit.stores.kept import KEPT, abandoned
-from aftercommit.stores.single import SingleStatements
+from aftercommit.stores.sql.connections import KEPT, abandoned
+from aftercommit.stores.sql.single import SingleStatements
 from aftercommit.stores.sqlite.connection import BlockingTx, SqliteConnection, fault_of, gate_of
 
 T = TypeVar("T")

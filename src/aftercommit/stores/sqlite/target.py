@@ -16,11 +16,11 @@ from weakref import finalize
 
 from aftercommit.errors import InvalidOption, SchemaMismatch, UnknownStore
 from aftercommit.execution import Colour, Executor
-from aftercommit.stores.rows import IN_MICROS
-from aftercommit.stores.sql import SqlStore
+from aftercommit.stores.sql.rows import IN_MICROS
+from aftercommit.stores.sql.statements import Dialect
+from aftercommit.stores.sql.store import SqlStore
 from aftercommit.stores.sqlite.connection import BUSY_TIMEOUT, busy, plain_rows
 from aftercommit.stores.sqlite.executor import SqliteExecutor
-from aftercommit.stores.statements import Dialect
 
 OLDEST_SQLITE: Final = (3, 35, 0)
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from aftercommit.execution import Colour, Fault, Tx
 from aftercommit.runtime.threads import run
-from aftercommit.stores.connection_thread import ConnectionThreads, ThreadTransaction
+from aftercommit.stores.sql.connection_thread import ConnectionThreads, ThreadTransaction
 from aftercommit.stores.sqlserver.connection import AdoptedConnection, SqlServerConnection
 from aftercommit.stores.sqlserver.executor import alone, in_transaction
 from aftercommit.stores.sqlserver.faults import reader_of

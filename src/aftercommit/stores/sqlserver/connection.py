@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from typing import Any, Final, TypeVar
 
-from aftercommit.claims import QueryResult
 from aftercommit.errors import TransactionEnded
-from aftercommit.stores.control import refuse_transaction_control
+from aftercommit.events.claims import QueryResult
+from aftercommit.stores.sql.control import refuse_transaction_control
 from aftercommit.stores.sqlserver.faults import FaultOf, number_of
 
 T = TypeVar("T")

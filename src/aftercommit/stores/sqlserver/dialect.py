@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from aftercommit.stores.rows import Times
+from aftercommit.stores.sql.rows import Times
+from aftercommit.stores.sql.statements import Dialect
 from aftercommit.stores.sqlserver.steps import SqlServerSteps
-from aftercommit.stores.statements import Dialect
 
 #: datetime2 has no zone: what is written has to be UTC before, since the driver drops the zone without a word.
 TIMES: Final = Times(

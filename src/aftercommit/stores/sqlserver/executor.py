@@ -6,10 +6,9 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from aftercommit.claims import QueryResult
+from aftercommit.events.claims import QueryResult
 from aftercommit.execution import Colour, Fault, Tx
-from aftercommit.stores.kept import KEPT, abandoned
-from aftercommit.stores.retrying import retrying
+from aftercommit.stores.sql.connections import KEPT, abandoned, retrying
 from aftercommit.stores.sqlserver.connection import AdoptedConnection, SqlServerConnection
 from aftercommit.stores.sqlserver.faults import reader_of
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from aftercommit.events.order import KeyClaimRequest
 from aftercommit.execution import Tx
-from aftercommit.order import KeyClaimRequest
-from aftercommit.stores.at_once import AtOnce
-from aftercommit.stores.run_steps import RunsInSteps
-from aftercommit.stores.runs import Candidate
+from aftercommit.stores.sql.at_once import AtOnce
+from aftercommit.stores.sql.run_steps import RunsInSteps
+from aftercommit.stores.sql.runs import Candidate
 
 
 class SqlServerSteps(RunsInSteps, AtOnce):

@@ -7,7 +7,7 @@ from typing import Any
 
 from aftercommit.errors import MissingDriver, UnknownStore
 from aftercommit.execution import Colour, Executor
-from aftercommit.stores.sql import SqlStore
+from aftercommit.stores.sql.store import SqlStore
 from aftercommit.stores.sqlserver.dialect import DIALECT
 from aftercommit.stores.sqlserver.url import Address, address_of
 

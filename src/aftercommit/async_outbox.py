@@ -1,0 +1,317 @@
+"""The outbox for asyncio: the same methods, awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from datetime import datetime
+from enum import Enum
+from types import TracebackType
+from typing import Any, Self, TypeAlias, TypeVar, overload
+from uuid import UUID
+
+from aftercommit.base import OutboxBase
+from aftercommit.engine import Engine, Stats
+from aftercommit.errors import OutboxError
+from aftercommit.events.claims import DeadEvent
+from aftercommit.events.durations import Duration, seconds_of
+from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.fleet import Cluster
+from aftercommit.events.ids import EventId, EventIds
+from aftercommit.events.shapes import EventObject
+from aftercommit.execution import Colour
+from aftercommit.polling.manual import DrainResult
+from aftercommit.polling.upkeep import DeadEvents
+from aftercommit.ports import Runtime, TxContext
+from aftercommit.runtime.aio import AsyncioRuntime
+from aftercommit.transactions.blocks import AsyncTransaction
+from aftercommit.transactions.dbapi import DbapiTransaction
+from aftercommit.transactions.owned import OwnedTransaction
+from aftercommit.transactions.pending import PendingWrite, suppressed
+from aftercommit.transactions.unit import UnitOfWork
+from aftercommit.writing.compose import MISSING
+from aftercommit.writing.writer import refuse_without_transaction
+
+T = TypeVar("T")
+
+#: Awaited for the event's id. On a SQLAlchemy session it is the id itself, and need not be awaited.
+Writing: TypeAlias = PendingWrite[str | None] | EventId
+
+
+class AsyncOutbox(OutboxBase):
+    """A transactional outbox for asyncio.
+
+    `write()` checks everything at once and returns an awaitable; forgetting the `await` rolls the block back.
+    """
+
+    _colour = Colour.ASYNC
+
+    @overload
+    def write(self, event: EventEnvelope, *, tx: Any = None) -> Writing: ...
+    @overload
+    def write(
+        self,
+        event: str | Enum,
+        payload: object,
+        *,
+        tx: Any = None,
+        key: str | int | UUID | None = None,
+        aggregate_type: str | Enum | None = None,
+        aggregate_id: str | int | UUID | None = None,
+        tenant_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        context: Mapping[str, str] | None = None,
+        available_at: datetime | None = None,
+        deliver_after: Duration | None = None,
+    ) -> Writing: ...
+    @overload
+    def write(
+        self,
+        event: EventObject,
+        *,
+        tx: Any = None,
+        key: str | int | UUID | None = None,
+        aggregate_type: str | Enum | None = None,
+        aggregate_id: str | int | UUID | None = None,
+        tenant_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        context: Mapping[str, str] | None = None,
+        available_at: datetime | None = None,
+        deliver_after: Duration | None = None,
+    ) -> Writing: ...
+    def write(
+        self,
+        event: object,
+        payload: Any = MISSING,
+        *,
+        tx: Any = None,
+        key: str | int | UUID | None = None,
+        aggregate_type: str | Enum | None = None,
+        aggregate_id: str | int | UUID | None = None,
+        tenant_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        context: Mapping[str, str] | None = None,
+        available_at: datetime | None = None,
+        deliver_after: Duration | None = None,
+    ) -> Writing:
+        """Write an event in the caller's transaction: an envelope, a type and a payload, or an object.
+
+        Gives the event id, None when a hook suppressed it. Everything is checked before the transaction is touched.
+        """
+        envelope = self._composer.compose(
+            event,
+            payload,
+            key=key,
+            aggregate_type=aggregate_type,
+            aggregate_id=aggregate_id,
+            tenant_id=tenant_id,
+            headers=headers,
+            context=context,
+            available_at=available_at,
+            deliver_after=deliver_after,
+        )
+        transaction = self._context(tx)
+        if isinstance(transaction, UnitOfWork) and transaction.is_at_once:
+            ids = self._join([envelope], transaction)
+            return EventId(ids[0]) if ids else suppressed(envelope.event_type)
+        work = self._writing(envelope, transaction)
+        return self._tracked(PendingWrite(envelope.event_type, work), transaction)
+
+    def _writing(self, envelope: EventEnvelope, context: TxContext) -> Callable[[], Coroutine[Any, Any, str | None]]:
+        """What a write has still to do once all is checked."""
+        refuse_without_transaction(context)
+
+        async def work() -> str | None:
+            ids = await self._write_all([envelope], context)
+            return ids[0] if ids else None
+
+        return work
+
+    def write_all(self, events: Iterable[object], *, tx: Any = None) -> PendingWrite[list[str]] | EventIds:
+        """Write many at once; their ids in order. All are checked before the first is written."""
+        envelopes = [self._composer.compose(event) for event in events]
+        context = self._context(tx)
+        if isinstance(context, UnitOfWork) and context.is_at_once:
+            return EventIds(self._join(envelopes, context))
+        refuse_without_transaction(context)
+
+        async def work() -> list[str]:
+            return await self._write_all(envelopes, context)
+
+        return self._tracked(PendingWrite(f"{len(envelopes)} events", work), context)
+
+    def publish(self, event: object, *, tx: Any = None) -> PendingWrite[str | None]:
+        """Pass an object to its subscribers; one of a class with @outbox_event is written to the outbox first.
+
+        Gives the event id, None when nothing was written. What a subscriber raises is raised here.
+        """
+        name = type(event).__name__
+        if not self._bus.writes(event):
+            return PendingWrite(name, lambda: self._bus.publish(event, _nothing))
+        context = self._context(tx)
+        write = self._writing(self._composer.compose(event), context)
+        return self._tracked(PendingWrite(name, lambda: self._bus.publish(event, write)), context)
+
+    def _tracked(self, pending: PendingWrite[T], context: TxContext) -> PendingWrite[T]:
+        if isinstance(context, OwnedTransaction):
+            context.track(pending)
+        return pending
+
+    async def _write_all(self, envelopes: list[EventEnvelope], context: TxContext) -> list[str]:
+        await self._make_ready(context)
+        if isinstance(context, UnitOfWork):
+            unit = context
+            return await unit.awaiting(lambda: self._join(envelopes, unit))
+        return await self._current().writer.write_all(envelopes, context)
+
+    def _join(self, envelopes: list[EventEnvelope], unit: UnitOfWork) -> list[str]:
+        return self._current().writer.join(envelopes, unit)
+
+    async def _make_ready(self, context: TxContext) -> None:
+        if isinstance(context, DbapiTransaction):
+            is_free = not context.is_begun()
+        else:
+            is_free = isinstance(context, UnitOfWork) and not self._store.is_ready and context.may_open_store()
+        if is_free:
+            await self._store.open()  # nothing is locked yet, so the table can still be made
+        if isinstance(context, DbapiTransaction):
+            await self._pairing().check(context)
+
+    def transaction(self) -> AsyncTransaction:
+        """A block that commits at its end and rolls back on an error; nested it is a savepoint."""
+        self._current()
+        return AsyncTransaction(self, self._store, self._runtime)
+
+    async def begin(self) -> AsyncTransaction:
+        """A transaction steered by hand. A `with` block around it rolls back unless commit() was called."""
+        self._current()
+        transaction = AsyncTransaction(self, self._store, self._runtime, commits_on_exit=False)
+        return await transaction.begin()
+
+    async def create_schema(self) -> None:
+        """Create or upgrade the tables now."""
+        await self._store.create_schema()
+
+    # ------------------------------------------------------------ life
+
+    async def start(self) -> Self:
+        """Start delivering in the background, on the running loop. Again is fine; after close() it starts anew."""
+        self._leave_other_loops()
+        if not self.is_started:
+            engine = self._engine = self._new_engine()
+            await engine.start()
+        return self
+
+    async def close(self) -> None:
+        """Stop delivering, within drain_timeout, and give up connections. Again is fine."""
+        self._leave_other_loops()
+        engine, self._engine = self._engine, None
+        try:
+            if engine is not None:
+                await engine.stop()
+        finally:
+            await self._store.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # ------------------------------------------------------------ by hand
+
+    async def poll(self) -> int:
+        """One poll cycle; how many events it claimed. Not started, they are delivered in this task."""
+        self._needs_delivery("poll")
+        engine = self._current()
+        return await engine.by_hand.poll(is_started=engine.is_started)
+
+    async def drain(self, timeout: Duration | None = None) -> DrainResult:
+        """Deliver until nothing is due."""
+        self._needs_delivery("drain")
+        limit, engine = None if timeout is None else seconds_of(timeout, name="timeout"), self._current()
+        return await engine.by_hand.drain(limit, is_started=engine.is_started)
+
+    @property
+    def dead(self) -> AsyncDeadLetters:
+        """The dead events: query, count, replay, discard."""
+        return AsyncDeadLetters(self._dead(), self)
+
+    async def purge(self, older_than: Duration | None = None, *, dead: bool | None = None) -> int:
+        """Delete rows that ended longer ago than that; by default purge_retention. Dead ones only when asked to."""
+        return await self._opened(self._purge(older_than, dead))
+
+    async def stats(self) -> Stats:
+        """What waits in the table and in memory, and what was counted since start."""
+        return await self._current().stats()
+
+    async def cluster(self) -> Cluster:
+        """The fleet: its instances, who owns which partition, and how far each partition is behind. Only instances of
+        ordered outboxes join it."""
+        return await self._current().cluster()
+
+    # ------------------------------------------------------------ inside
+
+    def _runtime(self) -> Runtime:
+        if self._engine is not None:
+            return self._engine.runtime
+        return AsyncioRuntime(self.config.worker_count)
+
+    def _current(self) -> Engine:
+        self._leave_other_loops()
+        return super()._current()
+
+    def _leave_other_loops(self) -> None:
+        """Not started, or when its loop is gone, an outbox may be used on one loop after another."""
+        engine = self._engine
+        if engine is None or engine.runtime.is_here():
+            return
+        if engine.is_started and not engine.runtime.is_gone():
+            raise OutboxError(
+                "this AsyncOutbox was started on another event loop",
+                fix="close() it there, or make one outbox per loop",
+            )
+        self._engine = None
+
+
+async def _nothing() -> None:
+    """The write of an object whose class is not marked."""
+
+
+class AsyncDeadLetters:
+    """`outbox.dead` for asyncio."""
+
+    def __init__(self, dead: DeadEvents, outbox: OutboxBase) -> None:
+        self._dead = dead
+        self._outbox = outbox
+
+    async def query(
+        self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None, limit: int = 100
+    ) -> list[DeadEvent]:
+        """Dead events, oldest first."""
+        return await self._outbox._opened(
+            lambda: self._dead.query(event_type=event_type, aggregate_type=aggregate_type, limit=limit)
+        )
+
+    async def count(self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None) -> int:
+        """How many."""
+        return await self._outbox._opened(
+            lambda: self._dead.count(event_type=event_type, aggregate_type=aggregate_type)
+        )
+
+    async def replay(self, event_id: str, *, handler_id: str | None = None) -> bool:
+        """Make it NEW again, with all its attempts. False when it is not dead."""
+        return await self._outbox._opened(lambda: self._dead.replay(event_id, handler_id=handler_id))
+
+    async def replay_all(
+        self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None, batch_size: int = 100
+    ) -> int:
+        """Replay every dead event once; how many."""
+        return await self._outbox._opened(
+            lambda: self._dead.replay_all(event_type=event_type, aggregate_type=aggregate_type, batch_size=batch_size)
+        )
+
+    async def discard(self, event_id: str, *, handler_id: str | None = None, reason: str = "") -> bool:
+        """End it as DONE without delivering it; the reason is kept. False when it is not dead."""
+        return await self._outbox._opened(lambda: self._dead.discard(event_id, handler_id=handler_id, reason=reason))

@@ -1,0 +1,1 @@
+"""From a lane to an outcome in the table."""

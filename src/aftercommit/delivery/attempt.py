@@ -1,0 +1,177 @@
+"""The first step of the chain: one call of a handler, with interceptors around it and the event's context in it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextvars import Context, copy_context
+from inspect import isasyncgen, isgenerator
+from typing import Final
+
+from aftercommit.delivery.gates import Gate
+from aftercommit.errors import HandlerTimeout, InvalidListener
+from aftercommit.events.claims import Claimed
+from aftercommit.events.context import current_context, restore, split
+from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.metadata import EventMetadata, FailureContext
+from aftercommit.events.outcome import Ok, Raised, Result, RetryAfter
+from aftercommit.events.payloads import PayloadTypes
+from aftercommit.events.redact import error_text
+from aftercommit.handlers.handler import Fallback
+from aftercommit.handlers.routing import Route
+from aftercommit.hooks import EventInterceptor
+from aftercommit.meter import Meter
+from aftercommit.ports import Runtime
+
+log = logging.getLogger("aftercommit.delivery")
+
+_NOTHING: Final = Ok()
+
+
+class Attempt:
+    """Calls what users wrote. Never raises: whatever happens is a Result."""
+
+    def __init__(
+        self, runtime: Runtime, payloads: PayloadTypes, meter: Meter, interceptors: Sequence[EventInterceptor]
+    ) -> None:
+        self._runtime = runtime
+        self._payloads = payloads
+        self._meter = meter
+        self._interceptors = tuple(interceptors)
+
+    async def handle(self, claimed: Claimed, route: Route, gate: Gate | None) -> Result:
+        """The whole of one attempt in one context: what `before` sets, the handler and `after` see."""
+        event, context = claimed.event, context_of(claimed.event)
+        if not self._interceptors:
+            return await self._listen(claimed, route, gate, context)
+        result: Result = _NOTHING
+        entered: list[EventInterceptor] = []
+        for interceptor in self._interceptors:
+            result = await self._call(interceptor.before_dispatch, event, context=context)
+            if isinstance(result, Raised):
+                break
+            entered.append(interceptor)
+        else:
+            result = await self._listen(claimed, route, gate, context)
+        await self._after(entered, event, result, context)
+        return result
+
+    async def fall_back(
+        self, claimed: Claimed, route: Route, fallback: Fallback, failure: FailureContext, gate: Gate | None
+    ) -> Result:
+        """Call a fallback with what its handler got, then the failure."""
+        try:
+            given = self._payload(claimed.event, route)
+        except Exception as error:
+            return Raised(error)
+        more = (metadata_of(claimed, route.id),) if fallback.takes_metadata else ()
+        context = context_of(claimed.event)
+        return await self._timed(fallback.function, (given, *more, failure), route, gate, context)
+
+    async def _listen(self, claimed: Claimed, route: Route, gate: Gate | None, context: Context) -> Result:
+        try:
+            arguments: tuple[object, ...] = (self._payload(claimed.event, route),)
+        except Exception as error:
+            return Raised(error)
+        if route.takes_metadata:
+            arguments += (metadata_of(claimed, route.id),)
+        result: Result = _NOTHING
+        for function in route.functions:
+            started = self._runtime.clock() if self._meter.exports else 0.0
+            result = await self._timed(function, arguments, route, gate, context)
+            if self._meter.exports:
+                self._meter.record("listener_duration_ms", (self._runtime.clock() - started) * 1000)
+            if isinstance(result, Raised) or isinstance(result.value, RetryAfter):
+                break
+        return result
+
+    def _payload(self, event: EventEnvelope, route: Route) -> object:
+        return event if route.payload is None else self._payloads.decode(event, route.payload)
+
+    async def _timed(
+        self,
+        function: Callable[..., object],
+        arguments: tuple[object, ...],
+        route: Route,
+        gate: Gate | None,
+        context: Context,
+    ) -> Result:
+        if route.timeout is None or gate is None:
+            return await self._call(function, *arguments, context=context)
+        result = _whole(
+            function,
+            await self._runtime.call(
+                function, *arguments, context=context, timeout=route.timeout, ended=gate.came_back
+            ),
+        )
+        if isinstance(result, Raised) and isinstance(result.error, HandlerTimeout) and result.error.still_runs:
+            gate.left_behind()
+            log.error("%s is past its timeout and still runs; nothing can end it: %s", route.id, result.error.message)
+        return result
+
+    async def _call(self, function: Callable[..., object], *arguments: object, context: Context) -> Result:
+        return _whole(function, await self._runtime.call(function, *arguments, context=context))
+
+    async def _after(
+        self, entered: list[EventInterceptor], event: EventEnvelope, result: Result, context: Context
+    ) -> None:
+        error = result.error if isinstance(result, Raised) else None
+        for interceptor in reversed(entered):
+            told = await self._call(interceptor.after_dispatch, event, error, context=context)
+            if isinstance(told, Raised):
+                log.warning("an interceptor failed after %r and is ignored: %s", event, error_text(told.error))
+
+
+def _whole(function: Callable[..., object], result: Result) -> Result:
+    """A generator that came back is an error: nothing of its body has run."""
+    if isinstance(result, Raised) or result.value is None:
+        return result
+    if not (isgenerator(result.value) or isasyncgen(result.value)):
+        return result
+    return Raised(
+        InvalidListener(
+            f"{getattr(function, '__qualname__', function)!s} returned a generator, so its body has not run",
+            fix="return instead of yield",
+        )
+    )
+
+
+def context_of(event: EventEnvelope) -> Context:
+    """A fresh context with what the event carries, and nothing of an event around it."""
+    context = copy_context()
+    if event.headers or current_context():
+        context.run(restore, split(event.headers)[1])
+    return context
+
+
+def metadata_of(claimed: Claimed, handler_id: str) -> EventMetadata:
+    """What a handler may know of the event and of this delivery."""
+    event = claimed.event
+    headers, carried = split(event.headers)
+    return EventMetadata(
+        event_id=event.event_id,
+        event_type=event.event_type,
+        aggregate_type=event.aggregate_type,
+        aggregate_id=event.aggregate_id,
+        tenant_id=event.tenant_id,
+        key=event.key,
+        handler_id=handler_id,
+        attempt=claimed.attempts + 1,
+        created_at=claimed.created_at or event.occurred_at,
+        headers=headers,
+        context=carried,
+    )
+
+
+def failure_of(claimed: Claimed, handler_id: str, error: BaseException, *, exhausted: bool) -> FailureContext:
+    """What a fallback may know of the failure."""
+    return FailureContext(
+        event_id=claimed.event.event_id,
+        handler_id=handler_id,
+        key=claimed.event.key,
+        created_at=claimed.created_at or claimed.event.occurred_at,
+        failure_count=claimed.attempts + 1,
+        last_error=error,
+        retries_exhausted=exhausted,
+        context=split(claimed.event.headers)[1],
+    )

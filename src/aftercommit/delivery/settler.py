@@ -1,0 +1,289 @@
+"""Writes outcomes in groups: one transaction for all that finished since the last, retried until it is answered."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+from aftercommit.delivery.leases import Held, Holding
+from aftercommit.events.claims import RowKey, Settlement
+from aftercommit.events.order import OrderKey
+from aftercommit.events.outcome import RELEASE, Dead, Defer, Done, Outcome, Release, Retry
+from aftercommit.events.redact import error_text, traceback_text
+from aftercommit.meter import Meter
+from aftercommit.ports import EventStore, Runtime
+from aftercommit.service import FIRST_PAUSE, Service
+
+log = logging.getLogger("aftercommit.settler")
+
+#: Seconds between two flushes. A lone outcome after a pause is written at once; under load this much gathers into
+#: one transaction, which matters most where one writer holds the whole database.
+LINGER: Final = 0.005
+
+#: A group that is flushed without lingering, and the most that one transaction writes.
+GROUP: Final = 500
+
+_COUNTED: Final = {
+    Done: "dispatch_success",
+    Retry: "dispatch_failure",
+    Dead: "dispatch_dead",
+    Defer: "dispatch_deferred",
+    Release: "released",
+}
+
+
+class Unsettled:
+    """An outcome on its way into the table."""
+
+    __slots__ = ("epoch", "holding", "is_ambiguous", "is_answered", "outcome")
+
+    def __init__(self, holding: Holding, outcome: Outcome) -> None:
+        self.holding = holding
+        self.outcome = outcome
+        #: A try of it ended in an error, so it may have been written.
+        self.is_ambiguous = False
+        #: The store has taken or refused it.
+        self.is_answered = False
+        self.epoch = holding.lease.epoch
+
+    def settlement(self) -> Settlement:
+        lease = self.holding.lease
+        if self.is_ambiguous and lease.epoch != self.epoch and not isinstance(self.outcome, Done):
+            # It may be written, and the row was claimed anew: a failure must not count twice, nor end a replayed event.
+            self.outcome = RELEASE
+        self.epoch = lease.epoch
+        return Settlement(lease, self.outcome)
+
+
+class Settler(Service):
+    """Takes outcomes from workers and gets them written. An outcome is never turned back into a delivery."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: EventStore,
+        held: Held,
+        meter: Meter,
+        *,
+        capacity: int,
+        on_due: Callable[[float, OrderKey | None], None],
+        on_lost: Callable[[OrderKey], None] = lambda _: None,
+        blocks: bool = False,
+    ) -> None:
+        """`on_due` hears in how many seconds a row is due again; `on_lost` of keys that are another's now. `blocks`:
+        a dead event holds back its key."""
+        super().__init__(runtime, "aftercommit-settler")
+        self._store = store
+        self._held = held
+        self._meter = meter
+        self._capacity = capacity
+        self._on_due = on_due
+        self._on_lost = on_lost
+        self._blocks = blocks
+        self._pending: list[Unsettled] = []
+        self._flushing = 0
+        self._lets_all_pass = False
+        self._flushed_at = float("-inf")
+        self._space = runtime.monitor()
+
+    def add(self, holding: Holding, outcome: Outcome) -> Unsettled:
+        """Take an outcome; from any thread, at once."""
+        entry = Unsettled(holding, outcome)
+        holding.is_reported = True
+        with self.monitor:
+            self._pending.append(entry)
+            if len(self._pending) in (1, GROUP):
+                self.monitor.notify_all()
+        return entry
+
+    async def answered(self, entry: Unsettled) -> None:
+        """Wait until this one is written or refused. An unreachable store raises only where no service would go on."""
+        try:
+            await self.flush()
+        except Exception:
+            if not self.is_running:
+                raise
+        await self._space.wait_for(lambda: entry.is_answered or self._lets_all_pass or not self.is_running)
+
+    async def space(self) -> None:
+        """Wait while there are as many unsettled outcomes as both lanes hold."""
+        if not self._has_space():
+            await self._space.wait_for(self._has_space)
+
+    def _has_space(self) -> bool:
+        return self._lets_all_pass or self.unsettled < self._capacity
+
+    def let_all_pass(self) -> None:
+        """Nothing more is delivered: workers that wait for space have to end, also when the store is away."""
+        with self._space:
+            self._lets_all_pass = True
+            self._space.notify_all()
+
+    @property
+    def unsettled(self) -> int:
+        return len(self._pending) + self._flushing
+
+    async def step(self) -> None:
+        await self.monitor.wait_for(lambda: self._pending or self.is_stopping)
+        rest = self._flushed_at + LINGER - self.runtime.clock()
+        if rest > 0:
+            await self.monitor.wait_for(lambda: len(self._pending) >= GROUP or self.is_stopping, rest)
+        await self.flush()
+
+    async def finish(self, limit: float) -> None:
+        """Write the rest before the end; what cannot be written in time is delivered again when its lease is over."""
+        await self.stop()
+        until = self.runtime.clock() + limit
+        pause, problem = FIRST_PAUSE, "the store did not answer in time"
+        while self.unsettled:
+            try:
+                await self.flush(max(0.0, until - self.runtime.clock()))
+            except Exception as error:
+                problem = traceback_text(error)
+            if self.unsettled and self.runtime.clock() + pause >= until:
+                log.error("%d outcomes could not be written: %s", self.unsettled, problem)
+                return
+            await self._space.wait_for(lambda: not self.unsettled, pause)
+            pause *= 2
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Write what is there now, after what another is writing; `timeout` is how long to wait for that one.
+
+        Raises when the store cannot be reached; nothing is lost by that.
+        """
+        while (turn := await self._space.wait_for(self._turn, timeout)) and turn[0]:
+            self._flushed_at = self.runtime.clock()
+            try:
+                await self.runtime.shielded(self._write(turn[0]))
+            finally:
+                with self._space:
+                    self._flushing = 0
+                    self._space.notify_all()
+
+    def _turn(self) -> tuple[list[Unsettled], ...]:
+        """The next group; empty, and so false, while another one is being written."""
+        if self._flushing:
+            return ()
+        with self.monitor:
+            # Counted before it is taken: whoever looks in between must not see less than there is.
+            self._flushing = min(len(self._pending), GROUP)
+            group, self._pending = self._pending[:GROUP], self._pending[GROUP:]
+        return (group,)
+
+    async def _write(self, group: list[Unsettled]) -> None:
+        try:
+            refused = await self._store.settle([entry.settlement() for entry in group])
+        except Exception as error:
+            if not self._store.is_row_fault(error):
+                self._put_back(group)
+                raise
+            await self._write_one_by_one(group, error)
+            return
+        self._close(group, refused)
+
+    async def _write_one_by_one(self, group: list[Unsettled], error: Exception) -> None:
+        """One row of the group is to blame; it must not keep the others, nor itself, from ending."""
+        log.warning("a group of %d outcomes was refused and is written row by row: %s", len(group), error_text(error))
+        unwritable: list[Unsettled] = []
+        problem = error
+        for index, entry in enumerate(group):
+            try:
+                refused = await self._write_single(entry)
+            except Exception as refusal:
+                problem = refusal
+                if not self._store.is_row_fault(refusal):
+                    unwritable += group[index:]
+                    break
+                unwritable.append(entry)
+            else:
+                self._close([entry], refused)
+        if unwritable:
+            self._put_back(unwritable)
+            raise problem
+
+    async def _write_single(self, entry: Unsettled) -> Collection[RowKey]:
+        try:
+            return await self._store.settle([entry.settlement()])
+        except Exception as error:
+            if not self._store.is_row_fault(error):
+                raise
+            log.warning("%s is written without its error text: %s", entry.holding, error_text(error))
+        entry.outcome = without_text(entry.outcome)
+        return await self._store.settle([entry.settlement()])
+
+    def _put_back(self, group: list[Unsettled]) -> None:
+        """To be written later, behind what came meanwhile: one that is refused for ever must not hold up the rest."""
+        for entry in group:
+            entry.is_ambiguous = True
+        with self.monitor:
+            self._pending += group
+
+    def _close(self, group: Sequence[Unsettled], refused: Collection[RowKey]) -> None:
+        """The store has answered: let go of what is settled and of what was lost."""
+        claimed_anew = self._held.let_go((entry.holding, entry.epoch) for entry in group)
+        counts: Counter[str] = Counter()
+        for entry in group:
+            is_refused = entry.holding.lease.key in refused
+            if claimed_anew and entry.holding in claimed_anew:
+                # What was refused stands under the new lease; after what was written nobody would deliver under it.
+                again = entry if is_refused else Unsettled(entry.holding, RELEASE)
+                with self.monitor:
+                    self._pending.append(again)
+                if is_refused:
+                    continue
+            entry.is_answered = True
+            if not is_refused:
+                counts[_COUNTED[type(entry.outcome)]] += 1
+                self._announce(entry)
+            elif entry.is_ambiguous:
+                if not isinstance(entry.outcome, Dead):  # most likely written by the try that was not answered
+                    self._announce(entry)
+            else:
+                counts["lease_lost"] += 1
+                self._lose(entry)
+        for name, times in counts.items():
+            self._meter.count(name, times)
+
+    def _lose(self, entry: Unsettled) -> None:
+        holding = entry.holding
+        log.warning(
+            "the lease on %s was lost before %s was written; another holder decides", holding, _name(entry.outcome)
+        )
+        if holding.order_key is not None:
+            self._on_lost(holding.order_key)
+
+    def _announce(self, entry: Unsettled) -> None:
+        key = entry.holding.order_key
+        match entry.outcome:
+            case Retry(delay) | Defer(delay):
+                self._on_due(delay.total_seconds(), key)
+            case Release():
+                self._on_due(0.0, key)
+            case Dead(error) if self._blocks and key is not None:
+                log.error(
+                    "%s is DEAD, and its key %s stands still until it is replayed or discarded: %s",
+                    entry.holding,
+                    key.key,
+                    error,
+                )
+            case Dead(error):
+                log.error("%s is DEAD: %s", entry.holding, error)
+            case Done():
+                pass
+
+
+def without_text(outcome: Outcome) -> Outcome:
+    """The same verdict without the words that a database may choke on."""
+    match outcome:
+        case Retry(delay, _, done):
+            return Retry(delay, "", done)
+        case Dead(_, counted, done):
+            return Dead("", counted, done)
+        case _:
+            return outcome
+
+
+def _name(outcome: Outcome) -> str:
+    return type(outcome).__name__.upper()

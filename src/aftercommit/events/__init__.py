@@ -1,0 +1,1 @@
+"""The words: values that every room uses."""

@@ -1,0 +1,161 @@
+"""The values around a row: its key and lease, what is written, claimed, settled, and what people see of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.order import OrderKey
+from aftercommit.events.outcome import Outcome
+
+#: The part of a lease that its holder may use. The rest covers what the two clocks and the network may differ by.
+USABLE: Final = 0.8
+
+
+class RowKey(NamedTuple):
+    """What names one row: an event, and the handler that the row is for ('' when it serves all)."""
+
+    event_id: str
+    handler_id: str
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """A hold on one row. The fence is (row, owner, epoch); `deadline` is the holder's own, earlier limit."""
+
+    key: RowKey
+    owner: str
+    epoch: int
+    #: On the runtime's clock. Nothing is offered, taken or started after it.
+    deadline: float
+
+
+def deadline_of(now: float, lock_timeout: timedelta) -> float:
+    """The holder's own limit for a lease that is asked for now."""
+    return now + lock_timeout.total_seconds() * USABLE
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """An event with the lease under which it may be delivered."""
+
+    event: EventEnvelope
+    lease: Lease
+    position: int
+    created_at: datetime | None
+    attempts: int = 0
+    #: Deliveries that began as a suspect and never reported.
+    abandoned: int = 0
+    #: Handlers of this row that have succeeded before, when one row serves several.
+    done_handlers: tuple[str, ...] = ()
+    #: Taken over from a holder that never reported: it may be what killed that holder.
+    is_suspect: bool = False
+    #: How old the row was on the database's clock when it was claimed.
+    age: timedelta = timedelta(0)
+    #: What it is in order with; None where nothing is kept in order.
+    order_key: OrderKey | None = None
+
+
+class Undecodable(msgspec.Struct, frozen=True):
+    """A claimed row that cannot be turned back into an event."""
+
+    lease: Lease
+    error: Exception
+    order_key: OrderKey | None = None
+
+
+class NewEvent(msgspec.Struct, frozen=True):
+    """An event on its way into the table. Born leased when it has an owner, else born free."""
+
+    event: EventEnvelope
+    partition: int
+    owner: str | None = None
+    lock_timeout: timedelta = timedelta(0)
+    handler_id: str = ""
+
+
+class ClaimRequest(msgspec.Struct, frozen=True):
+    """What the poller asks for. `floor` is what an earlier claim returned: look only behind it."""
+
+    owner: str
+    limit: int
+    lock_timeout: timedelta
+    deadline: float
+    skip_recent: timedelta = timedelta(0)
+    floor: object = None
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What a claim took, in order of position, and what it saw on the way."""
+
+    rows: Sequence[Claimed | Undecodable]
+    #: Pass it to the next claim to go on from here. None: nothing was left behind this claim.
+    floor: object = None
+    #: Seconds until the next row falls due; None when none is known.
+    next_due: float | None = None
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    """One outcome to be written under one lease."""
+
+    lease: Lease
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class DeadEvent:
+    """A row that ran out of attempts, as far as it can be read."""
+
+    event_id: str
+    handler_id: str
+    event_type: str
+    aggregate_type: str
+    aggregate_id: str | None
+    tenant_id: str | None
+    key: str | None
+    payload: str | bytes
+    headers: dict[str, str]
+    attempts: int
+    last_error: str
+    created_at: datetime
+    dead_at: datetime | None
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadFilter:
+    """Which dead events: all, of one event type, of one aggregate type, or of both."""
+
+    event_type: str | None = None
+    aggregate_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Unfinished rows in the table, by status, and the age of the oldest one that is due."""
+
+    new: int
+    retry: int
+    dead: int
+    leased: int
+    oldest_due: timedelta
+
+
+class QueryResult(msgspec.Struct, frozen=True):
+    """What a statement gave: all its rows, how many it changed, and the last row id where the driver tells it."""
+
+    rows: list[Any]
+    rowcount: int
+    lastrowid: int | None = None
+
+    def fetchone(self) -> Any:
+        return self.rows[0] if self.rows else None
+
+    def fetchall(self) -> list[Any]:
+        return self.rows
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.rows)

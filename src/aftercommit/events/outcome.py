@@ -1,0 +1,144 @@
+"""How a delivery ends: what a handler may return, and what is written to the row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from aftercommit.errors import OutboxError
+from aftercommit.events.durations import Duration, duration
+
+#: Before the id of a handler that gave up while others of its row go on.
+GAVE_UP: Final = "!"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The event was handled. Handlers may return it; any other value means the same."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class RetryAfter:
+    """Return it from a handler to be called again after `delay`, without counting an attempt."""
+
+    delay: timedelta
+
+    def __init__(self, delay: Duration) -> None:
+        object.__setattr__(self, "delay", duration(delay, name="delay"))
+
+
+DispatchResult = Done | RetryAfter
+
+
+class RetryAfterError(OutboxError):
+    """Raise it in a handler to fail this attempt and set the delay of the next one. It counts as an attempt."""
+
+    code = "AC060"
+
+    def __init__(
+        self, delay: Duration, message: str = "the handler asked for a retry", cause: BaseException | None = None
+    ) -> None:
+        super().__init__(message)
+        self.delay = duration(delay, name="delay")
+        if cause is not None:
+            self.__cause__ = cause
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # An exception is copied and pickled by calling its class with `args`, which has no delay.
+        return type(self), (self.delay, self.message), self.__dict__
+
+
+class Discard(OutboxError):
+    """Raise it in a handler to end the event as DONE without handling it. The reason is logged."""
+
+    code = "AC061"
+
+
+class DeadLetter(OutboxError):
+    """Raise it in a handler to end the event as DEAD at once: no retry and no fallback. The reason is kept."""
+
+    code = "AC062"
+
+
+class Unavailable(OutboxError):
+    """Raise it in a handler when what it talks to is away: the event waits and no attempt is spent.
+
+    Until `retry_in` is over (by default 1 s, doubled each time up to a minute) no event is tried against the same
+    destination; then one is, and when it gets through all the others follow.
+    """
+
+    code = "AC063"
+
+    def __init__(self, destination: str, retry_in: Duration | None = None) -> None:
+        super().__init__(f"{destination} is not available")
+        self.destination = destination
+        self.retry_in = None if retry_in is None else duration(retry_in, name="retry_in")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.destination, self.retry_in), self.__dict__
+
+
+#: There is one way to be done.
+DONE = Done()
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The attempt failed and counts; the event is due again after `delay`."""
+
+    delay: timedelta
+    error: str
+    #: Handlers of this row that have succeeded so far, when one row serves several; empty: as it was.
+    done_handlers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Defer:
+    """Not now: due again after `delay`, nothing counted."""
+
+    delay: timedelta
+    done_handlers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """No more attempts. `counted` tells whether a handler was called for this verdict."""
+
+    error: str
+    counted: bool = True
+    done_handlers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Give the lease back and change nothing else: the event was not started, or was interrupted by close().
+
+    An interrupted delivery has reported: it did not kill its process.
+    """
+
+    was_started: bool = False
+    done_handlers: tuple[str, ...] = ()
+
+
+Outcome = Done | Retry | Defer | Dead | Release
+
+RELEASE = Release()
+
+
+@dataclass(frozen=True, slots=True)
+class Ok:
+    """A user's function returned."""
+
+    value: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A user's function raised; `interrupted` when close() cancelled it."""
+
+    error: BaseException
+    interrupted: bool = field(default=False)
+
+
+Result = Ok | Raised

@@ -1,0 +1,151 @@
+"""The rules that all retry policies share: which errors are worth another attempt, and which settings make sense."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import TypeAlias
+
+from aftercommit.errors import InvalidOption
+from aftercommit.events.durations import Duration, duration, text_of
+
+#: A class of errors, or a question about the error itself.
+Rule: TypeAlias = type[BaseException] | Callable[[BaseException], bool]
+Errors: TypeAlias = Rule | tuple[Rule, ...]
+
+#: No event waits longer for its retry. Far above any sensible wait, far below what a database's time can hold.
+LONGEST = timedelta(days=365)
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class RetryRules:
+    """What all policies share: the limit of attempts (None: the outbox's) and the errors to retry or give up on."""
+
+    max_attempts: int | None
+    retry_on: tuple[Rule, ...]
+    give_up_on: tuple[Rule, ...]
+
+    def __init__(self, *, max_attempts: int | None = None, retry_on: Errors = (), give_up_on: Errors = ()) -> None:
+        fill(
+            self,
+            max_attempts=_limit(max_attempts),
+            retry_on=_rules(retry_on, name="retry_on"),
+            give_up_on=_rules(give_up_on, name="give_up_on"),
+        )
+
+    def should_retry(self, error: BaseException) -> bool:
+        """Whether the rules allow another attempt; they look at causes and into exception groups too."""
+        return allows(error, retry_on=self.retry_on, give_up_on=self.give_up_on)
+
+    def __repr__(self) -> str:
+        rules, own = fields(self)[:3], fields(self)[3:]
+        shown = [(each.metadata.get("shown_as", each.name), getattr(self, each.name)) for each in own if each.repr]
+        shown += [(each.name, getattr(self, each.name)) for each in rules if getattr(self, each.name)]
+        return f"{type(self).__name__}({', '.join(f'{name}={_text(value)}' for name, value in shown)})"
+
+
+def allows(error: BaseException, *, retry_on: tuple[Rule, ...], give_up_on: tuple[Rule, ...]) -> bool:
+    """Whether an error may be tried again; `give_up_on` wins, and no `retry_on` means every error."""
+    family = list(_family(error))
+    if any(_meets(rule, error, family) for rule in give_up_on):
+        return False
+    return not retry_on or any(_meets(rule, error, family) for rule in retry_on)
+
+
+def _meets(rule: Rule, error: BaseException, family: list[BaseException]) -> bool:
+    """A class meets any of the family; a function is asked for the error itself and looks further if it likes."""
+    if isinstance(rule, type):
+        return any(isinstance(member, rule) for member in family)
+    return bool(rule(error))
+
+
+def _family(error: BaseException) -> Iterator[BaseException]:
+    """The error, its causes, the members of its groups, and theirs; each once, for causes may go in circles."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        member = waiting.pop()
+        if id(member) in seen:
+            continue
+        seen.add(id(member))
+        yield member
+        if member.__cause__ is not None:
+            waiting.append(member.__cause__)
+        if isinstance(member, BaseExceptionGroup):
+            waiting.extend(member.exceptions)
+
+
+def fill(target: object, /, **values: object) -> None:
+    """Set the fields of a policy that is being built."""
+    for name, value in values.items():
+        object.__setattr__(target, name, value)  # frozen for everybody else
+
+
+def range_of(initial: Duration, maximum: Duration, *, name: str) -> tuple[timedelta, timedelta]:
+    """The first and the longest wait; the first is the option `name`."""
+    first, most = wait_of(initial, name=name), wait_of(maximum, name="maximum")
+    if most < first:
+        raise InvalidOption(
+            f"maximum={maximum!r} is less than {name}={initial!r}.", fix=f"Raise maximum or lower {name}."
+        )
+    return first, most
+
+
+def wait_of(value: Duration, *, name: str) -> timedelta:
+    """A wait above zero and up to `LONGEST`."""
+    return at_most_longest(duration(value, name=name, positive=True), name=name)
+
+
+def at_most_longest(value: timedelta, *, name: str) -> timedelta:
+    if value > LONGEST:
+        raise InvalidOption(f"{name}={text_of(value)} is more than {LONGEST.days} days.", fix=f"Lower {name}.")
+    return value
+
+
+def factor_of(multiplier: object) -> float:
+    """A multiplier that makes delays grow."""
+    if isinstance(multiplier, bool) or not isinstance(multiplier, int | float) or not 1 < multiplier < math.inf:
+        raise InvalidOption(
+            f"multiplier={multiplier!r} does not make the delay grow.",
+            fix="Pass a number above 1, or use Fixed for a delay that stays the same.",
+        )
+    return multiplier
+
+
+def _limit(max_attempts: object) -> int | None:
+    if max_attempts is None:
+        return None
+    if isinstance(max_attempts, bool) or not isinstance(max_attempts, int) or max_attempts <= 0:
+        raise InvalidOption(
+            f"max_attempts={max_attempts!r} is not a number of attempts.",
+            fix="Pass 1 or more, or None for the outbox's; NoRetry() gives up at the first failure.",
+        )
+    return max_attempts
+
+
+def _rules(errors: object, *, name: str) -> tuple[Rule, ...]:
+    rules = errors if isinstance(errors, tuple) else (errors,)
+    for each in rules:
+        if not callable(each) or (isinstance(each, type) and not issubclass(each, BaseException)):
+            raise InvalidOption(
+                f"{name} has {each!r}, which is not an exception class, nor a function.",
+                fix=f"Pass classes, or functions that are asked for the error: {name}=(TimeoutError, is_transient).",
+            )
+    return rules
+
+
+def _text(value: object) -> str:
+    match value:
+        case timedelta():
+            return text_of(value)
+        case (only,):
+            return _rule_text(only)
+        case tuple():
+            return f"({', '.join(map(_rule_text, value))})"
+        case _:
+            return repr(value)
+
+
+def _rule_text(rule: object) -> str:
+    return getattr(rule, "__name__", None) or repr(rule)

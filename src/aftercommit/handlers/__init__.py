@@ -1,0 +1,1 @@
+"""Who receives events: handlers, listeners, and the way to them."""

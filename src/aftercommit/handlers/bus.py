@@ -1,0 +1,100 @@
+"""The in-process bus: what is published goes to subscribers here and now, and, if marked, into the outbox."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from inspect import isasyncgen, isawaitable, iscoroutine, iscoroutinefunction, isgenerator
+from typing import Any, TypeVar, overload
+
+from aftercommit.errors import ColourMismatch, InvalidListener, InvalidPayloadType
+from aftercommit.events.classes import marks_of
+from aftercommit.execution import Colour
+from aftercommit.handlers.listeners import checked
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class Bus:
+    """Subscribers of one outbox, run by the publisher, in its own thread or task and in its transaction.
+
+    What a subscriber raises reaches the publisher, whose transaction then rolls back. Under asyncio subscribers may be
+    `async def`; in threads they are plain functions.
+    """
+
+    def __init__(self, colour: Colour, *, enabled: bool = True, publish_after_save: bool = True) -> None:
+        """Not `enabled`, marked objects go to subscribers only, like all others. Without `publish_after_save`
+        marked objects go to the outbox only."""
+        self._colour = colour
+        self._enabled = enabled
+        self._publish_after_save = publish_after_save
+        self._subscribers: list[tuple[type, Callable[[Any], object]]] = []
+
+    @overload
+    def subscribe(self, kind: type, subscriber: F) -> F: ...
+
+    @overload
+    def subscribe(self, kind: type) -> Callable[[F], F]: ...
+
+    def subscribe(self, kind: type, subscriber: Any = None) -> Any:
+        """Call a function with every published object of the class or of a subclass; also as a decorator."""
+        if not isinstance(kind, type):
+            raise InvalidPayloadType(f"subscribe() got {kind!r}, which is no class", fix="subscribe(OrderPlaced, fn)")
+        if subscriber is None:
+            return lambda function: self.subscribe(kind, function)
+        checked(subscriber)
+        if self._colour is Colour.BLOCKING and _is_async(subscriber):
+            raise ColourMismatch(
+                f"the subscriber {_described(subscriber)} is async, and Outbox publishes in the caller's thread",
+                fix="write it as plain def, or use AsyncOutbox",
+            )
+        self._subscribers.append((kind, subscriber))
+        return subscriber
+
+    def writes(self, value: object) -> bool:
+        """Whether publishing this object writes it to the outbox, which needs a transaction."""
+        if isinstance(value, type):
+            raise InvalidPayloadType(
+                f"publish() got the class {value.__name__} instead of an object of it", fix=f"{value.__name__}(…)"
+            )
+        return self._enabled and marks_of(type(value)) is not None
+
+    async def publish(self, value: object, write: Callable[[], Awaitable[str | None]]) -> str | None:
+        """Write the object, if its class is marked, then pass it on. The event id, None when nothing was written.
+
+        `write` writes this very object in the publisher's transaction, and raises without one.
+        """
+        if not self.writes(value):
+            await self._pass_on(value)
+            return None
+        event_id = await write()
+        if self._publish_after_save:
+            await self._pass_on(value)
+        return event_id
+
+    async def _pass_on(self, value: object) -> None:
+        for kind, subscriber in tuple(self._subscribers):
+            if isinstance(value, kind):
+                await self._call(subscriber, value)
+
+    async def _call(self, subscriber: Callable[[Any], object], value: object) -> None:
+        # Neither copied context nor other thread: the subscriber is part of the publisher's transaction.
+        returned = subscriber(value)
+        while isawaitable(returned) and self._colour is Colour.ASYNC:
+            returned = await returned
+        if isawaitable(returned) or isgenerator(returned) or isasyncgen(returned):
+            if iscoroutine(returned):
+                returned.close()
+            kind = type(returned).__name__
+            raise InvalidListener(
+                f"the subscriber {_described(subscriber)} returned a {kind}, so its body has not run",
+                fix="write it as plain def that returns, or use AsyncOutbox for async def",
+            )
+
+
+def _is_async(subscriber: Any) -> bool:
+    # The second look finds objects with an async __call__, which the first one does not.
+    return iscoroutinefunction(subscriber) or iscoroutinefunction(getattr(subscriber, "__call__", None))  # noqa: B004
+
+
+def _described(subscriber: object) -> str:
+    return getattr(subscriber, "__qualname__", None) or repr(subscriber)

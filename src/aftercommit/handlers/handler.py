@@ -1,0 +1,205 @@
+"""A declared handler: the function it was, with its route, its options and its fallback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import update_wrapper
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from aftercommit.errors import DuplicateHandler, InvalidHandler
+from aftercommit.events.annotations import is_plain_data
+from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.metadata import EventMetadata, FailureContext
+from aftercommit.events.names import name_of
+from aftercommit.handlers.options import AnyEvent, Declared, declared
+from aftercommit.handlers.signatures import (
+    UNTYPED,
+    Scope,
+    Signature,
+    fallback_signature,
+    handler_signature,
+    refuse_uncallable,
+    where,
+)
+
+T = TypeVar("T")
+S = TypeVar("S")
+R = TypeVar("R")
+P = ParamSpec("P")
+Fallen = TypeVar("Fallen", bound=Callable[..., object])
+
+
+class Fallback:
+    """A function for events that failed for good."""
+
+    def __init__(self, function: Callable[..., object], signature: Signature) -> None:
+        self.function = function
+        self.takes_metadata = signature.takes_metadata
+        self.payload = signature.annotation
+
+    @classmethod
+    def of(cls, function: Callable[..., object], names: Mapping[str, Any]) -> Fallback:
+        refuse_uncallable(function, "fallback")
+        return cls(function, fallback_signature(function, names))
+
+
+class Handler(Generic[T, P, R]):
+    """What `@outbox.handler` gives: it is called as the function it was.
+
+    >>> from aftercommit import HandlerSet
+    >>> handlers = HandlerSet()
+    >>> @handlers.handler("OrderPlaced")
+    ... def double(event):
+    ...     return 2 * event
+    >>> double(21), double.id
+    (42, 'double')
+    """
+
+    def __init__(self, function: Callable[P, R], route: object, options: dict[str, Any], scope: Scope) -> None:
+        refuse_uncallable(getattr(function, "__func__", function) if scope.is_class_body else function)
+        update_wrapper(self, function, updated=())  # its name and its words, not its attributes
+        self.function = function
+        self.route = route
+        self.declared: Declared = declared(function, options, is_generic=isinstance(route, AnyEvent))
+        #: Declared in the body of a class: it waits for an instance, which `include` brings.
+        self.is_method = scope.is_class_body
+        self.is_included = not self.is_method
+        self.bound_fallback: Fallback | None = None
+        self._names = scope.names
+        self._unbound_fallback: Callable[..., object] | None = None
+        if not self.is_method:
+            self._read(handler_signature(function, scope.names))
+
+    def _read(self, signature: Signature) -> None:
+        self.takes_metadata = signature.takes_metadata
+        #: The stored name of its events, or None: then `payload` is the route, or every event is.
+        self.event_type = name_of(self.route, "event_type", 128) if isinstance(self.route, str | Enum) else None
+        self.payload = _payload_type(self.function, self.route, signature.annotation)
+        #: For a typed handler the class, or the classes, whose events it takes.
+        self.route_type = self.route if isinstance(self.route, type) else self.payload
+
+    @property
+    def id(self) -> str:
+        return self.declared.id
+
+    @property
+    def decodes(self) -> bool:
+        """Whether its payload is made into objects of a class."""
+        return self.payload is not EventEnvelope and not is_plain_data(self.payload)
+
+    @property
+    def is_generic(self) -> bool:
+        return isinstance(self.route, AnyEvent)
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether its route is the type of its payload."""
+        return self.event_type is None and not self.is_generic
+
+    @overload
+    def fallback(self, function: Callable[[T, FailureContext], Any], /) -> Callable[[T, FailureContext], Any]: ...
+    @overload
+    def fallback(
+        self, function: Callable[[T, EventMetadata, FailureContext], Any], /
+    ) -> Callable[[T, EventMetadata, FailureContext], Any]: ...
+    @overload
+    def fallback(self, function: Callable[[S, T, FailureContext], Any], /) -> Callable[[S, T, FailureContext], Any]: ...
+    @overload
+    def fallback(
+        self, function: Callable[[S, T, EventMetadata, FailureContext], Any], /
+    ) -> Callable[[S, T, EventMetadata, FailureContext], Any]: ...
+    def fallback(self, function: Any, /) -> Any:
+        """Called once, when the handler's attempts are used up or its error is not worth another.
+
+        It gets what the handler gets, then the FailureContext. When it returns, the event is DONE.
+        """
+        if self.bound_fallback is not None or self._unbound_fallback is not None:
+            raise DuplicateHandler(f"the handler {self.id} has a fallback already", fix="call both from one function")
+        if self.is_method:
+            refuse_uncallable(function, "fallback")
+            self._unbound_fallback = function
+        else:
+            self.bound_fallback = self._checked_fallback(function, Scope.of_caller(1).names)
+        return function
+
+    def _checked_fallback(self, function: Callable[..., object], names: Mapping[str, Any]) -> Fallback:
+        fallback = Fallback.of(function, names)
+        if fallback.payload not in (UNTYPED, self.payload):
+            raise InvalidHandler(
+                f"the fallback {where(function)} takes another event than its handler {self.id}",
+                fix="annotate its first parameter as the handler's, or leave the annotation out",
+            )
+        return fallback
+
+    def bind(self, instance: object, name: str) -> Handler[Any, ..., Any]:
+        """The handler that this declaration makes of a method of an instance."""
+        bound: Handler[Any, ..., Any] = object.__new__(Handler)
+        bound.function = getattr(instance, name)
+        bound.route, bound.declared, bound._names = self.route, self.declared, self._names
+        bound.is_method, bound.is_included, bound.bound_fallback, bound._unbound_fallback = False, True, None, None
+        signature = handler_signature(bound.function, self._names)
+        is_overridden = getattr(bound.function, "__func__", None) is not self.function
+        if signature.annotation is UNTYPED and self.route is None and is_overridden:
+            # The body is a subclass's, which need not say again what the declaration has said.
+            declared_for = handler_signature(_bound(self.function, instance), self._names)
+            signature = Signature(declared_for.annotation, signature.takes_metadata)
+        bound._read(signature)
+        if self._unbound_fallback is not None:
+            method = _bound(self._unbound_fallback, instance)
+            bound.bound_fallback = bound._checked_fallback(method, self._names)
+        self.is_included = True
+        return bound
+
+    def __call__(self, *arguments: P.args, **keywords: P.kwargs) -> R:
+        return self.function(*arguments, **keywords)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """A method stays a method."""
+        return self if instance is None else _bound(self.function, instance)
+
+    def __repr__(self) -> str:
+        return f"<handler {self.id}>"
+
+
+def _bound(function: Any, instance: object) -> Callable[..., object]:
+    """A method of the instance; an object that is merely called stays what it is."""
+    bound: Callable[..., object] = function
+    if hasattr(function, "__get__"):
+        bound = function.__get__(instance, type(instance))
+    return bound
+
+
+def _payload_type(function: object, route: object, annotation: Any) -> Any:
+    """What the payload is decoded as; EventEnvelope for the event itself."""
+    if isinstance(route, type):
+        if annotation is UNTYPED or annotation == route:
+            return route
+        if annotation is EventEnvelope:
+            return EventEnvelope
+        if isinstance(annotation, type) and _is_subclass(route, annotation):
+            return route
+        raise InvalidHandler(
+            f"the handler {where(function)} has the route {route.__name__} and takes {annotation!r}",
+            fix="annotate its first parameter as the route, or leave out one of the two",
+        )
+    if route is not None:
+        return EventEnvelope if annotation is UNTYPED else annotation
+    if annotation is UNTYPED:
+        raise InvalidHandler(
+            f"the handler {where(function)} has no annotation on its first parameter, so no event is routed to it",
+            fix='def handler(event: OrderPlaced), or name the route: @outbox.handler("OrderPlaced")',
+        )
+    if annotation is EventEnvelope or is_plain_data(annotation):
+        raise InvalidHandler(
+            f"the handler {where(function)} takes {annotation!r}, which names no event type",
+            fix='name the route: @outbox.handler("OrderPlaced"), or @outbox.handler(any_event) for all events',
+        )
+    return annotation
+
+
+def _is_subclass(kind: type, parent: type) -> bool:
+    try:
+        return issubclass(kind, parent)
+    except TypeError:  # TypedDicts
+        return False

@@ -1,0 +1,90 @@
+"""Who receives an event: registries that map (aggregate type, event type) to listeners."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, Self
+
+from aftercommit.errors import DuplicateListener, InvalidListener
+from aftercommit.events.names import GLOBAL, name_of
+from aftercommit.hooks import Listener
+
+
+class DefaultListenerRegistry:
+    """One listener for each (aggregate type, event type); `__GLOBAL__` where no aggregate type is named."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[tuple[str, str], Listener] = {}
+
+    def register(self, *route_and_listener: Any) -> Self:
+        """`register(event_type, listener)` or `register(aggregate_type, event_type, listener)`."""
+        aggregate_type, event_type, listener = route_of(route_and_listener)
+        route = (aggregate_type, event_type)
+        if route in self._listeners:
+            raise DuplicateListener(
+                f"{aggregate_type}/{event_type} has the listener {_describe(self._listeners[route])} already; "
+                f"{_describe(listener)} cannot be a second one",
+                fix="call both from one listener, or use MultiListenerRegistry",
+            )
+        self._listeners[route] = listener
+        return self
+
+    def listener_for(self, aggregate_type: str, event_type: str) -> Listener | None:
+        return self._listeners.get((aggregate_type, event_type))
+
+    def __len__(self) -> int:
+        return len(self._listeners)
+
+
+class MultiListenerRegistry:
+    """Several listeners for an event type, whatever the aggregate, then those for all events, each in order of
+    registration. They share one row: when one fails, the attempt fails and all run again."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, list[Listener]] = {}
+        self._wildcards: list[Listener] = []
+
+    def register(self, event_type: str | Enum, listener: Listener) -> Self:
+        self._listeners.setdefault(name_of(event_type, "event_type", 128), []).append(checked(listener))
+        return self
+
+    def register_all(self, listener: Listener) -> Self:
+        """A listener for every event."""
+        self._wildcards.append(checked(listener))
+        return self
+
+    def listener_for(self, aggregate_type: str, event_type: str) -> Sequence[Listener] | None:
+        return (*self._listeners.get(event_type, ()), *self._wildcards) or None
+
+    def __len__(self) -> int:
+        return len(self._listeners) + len(self._wildcards)
+
+
+def route_of(arguments: tuple[Any, ...]) -> tuple[str, str, Listener]:
+    """Aggregate type, event type and listener from the two ways to say them."""
+    if len(arguments) == 2:
+        arguments = (GLOBAL, *arguments)
+    if len(arguments) != 3:
+        raise TypeError("register() takes (event_type, listener) or (aggregate_type, event_type, listener)")
+    aggregate_type, event_type, listener = arguments
+    return name_of(aggregate_type, "aggregate_type", 64), name_of(event_type, "event_type", 128), checked(listener)
+
+
+def checked(listener: Any) -> Listener:
+    """The listener, if calling it runs its body."""
+    if not callable(listener):
+        raise InvalidListener(f"the listener {listener!r} cannot be called", fix="pass a function or a callable object")
+    call = getattr(listener, "__call__", None)  # noqa: B004
+    for function in (listener, call):
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise InvalidListener(
+                f"the listener {_describe(listener)} is a generator: calling it would run nothing of its body",
+                fix="return instead of yield",
+            )
+    return listener  # type: ignore[no-any-return]
+
+
+def _describe(listener: object) -> str:
+    return getattr(listener, "__qualname__", None) or repr(listener)

@@ -1,0 +1,177 @@
+"""The options of a handler, checked when it is declared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Enum
+from typing import Any, Final, TypedDict
+
+from aftercommit.errors import InvalidHandler, InvalidOption
+from aftercommit.events.durations import Duration, duration, seconds_of
+from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.names import name_of
+from aftercommit.events.retry import RetryPolicy
+
+#: The id of whatever `register()` knows for an event; no handler may be called so.
+LISTENER_ID: Final = "@listener"
+
+_RATE: Final = re.compile(r"([1-9][0-9]*)/((?:[0-9.]+)?(?:ms|s|m|h|d))")
+
+Supports = Callable[[EventEnvelope], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many starts in so many seconds, at most as many at once."""
+
+    count: int
+    per: float
+
+    @property
+    def interval(self) -> float:
+        return self.per / self.count
+
+
+class AnyEvent:
+    """The route of handlers that take every event."""
+
+    def __repr__(self) -> str:
+        return "any_event"
+
+
+any_event: Final = AnyEvent()
+
+
+class HandlerOptions(TypedDict, total=False):
+    """The keywords of `handler()`."""
+
+    #: Only events of this aggregate type.
+    aggregate_type: str | Enum
+    #: The retry policy; the outbox's when it is left out.
+    retry: RetryPolicy
+    #: The longest that one call may take.
+    timeout: Duration
+    #: Calls at the same time, in this process.
+    concurrency: int
+    #: Calls in a time, in this process: "100/s", "5/m", "3/10s".
+    rate: str
+    #: The stored name; the function's own when it is left out.
+    id: str
+    #: Earlier ids, so that rows written under them still find their handler.
+    aliases: Iterable[str]
+    #: For `any_event`: whether it wants this event.
+    supports: Supports
+    #: What it talks to, or a function of the event that says so. When that is away, its events wait.
+    destination: str | Callable[[EventEnvelope], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The options of one handler, as values."""
+
+    id: str
+    aliases: tuple[str, ...]
+    aggregate_type: str | None
+    retry: RetryPolicy | None
+    timeout: float | None
+    concurrency: int | None
+    rate: Rate | None
+    supports: Supports | None
+    destination: Callable[[EventEnvelope], str] | None
+
+
+def declared(function: object, options: dict[str, Any], *, is_generic: bool) -> Declared:
+    """Read the options of a handler; wrong names and values are refused with the fix."""
+    _refuse_unknown(options)
+    timeout, aggregate_type = options.get("timeout"), options.get("aggregate_type")
+    return Declared(
+        id=_id(function, options.get("id")),
+        aliases=_aliases(options.get("aliases", ())),
+        aggregate_type=None if aggregate_type is None else name_of(aggregate_type, "aggregate_type", 64),
+        retry=_policy(options.get("retry")),
+        timeout=None if timeout is None else seconds_of(timeout, name="timeout", positive=True),
+        concurrency=_concurrency(options.get("concurrency")),
+        rate=_rate(options.get("rate")),
+        supports=_supports(options.get("supports"), is_generic=is_generic),
+        destination=_destination(options.get("destination")),
+    )
+
+
+def _refuse_unknown(options: dict[str, Any]) -> None:
+    known = HandlerOptions.__annotations__
+    for name, value in options.items():
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(sorted(known))}"
+            raise InvalidOption(f"handler() has no option {name}={value!r}", fix=hint)
+
+
+def _id(function: object, given: object) -> str:
+    if given is not None:
+        return _checked_id(given, "id")
+    name = getattr(function, "__name__", None)
+    if name is None or name == "<lambda>":
+        raise InvalidHandler(
+            f"the handler {function!r} has no name of its own, and rows are stored under it",
+            fix='give it one: outbox.handler("OrderPlaced", id="send-receipt")(…)',
+        )
+    return _checked_id(name, "id")
+
+
+def _aliases(given: Any) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidOption(f"aliases is {given!r}", fix='pass a list: aliases=["old_name"]')
+    return tuple(_checked_id(alias, "alias") for alias in given)
+
+
+def _checked_id(value: object, field: str) -> str:
+    name = name_of(value, field, 255)
+    if name[0] in "@!":
+        raise InvalidHandler(f"the {field} {name!r} begins with {name[0]!r}, which is reserved", fix="rename it")
+    return name
+
+
+def _policy(policy: Any) -> RetryPolicy | None:
+    if policy is not None and (isinstance(policy, type) or not isinstance(policy, RetryPolicy)):
+        raise InvalidOption(
+            f"retry={policy!r} is no retry policy",
+            fix="pass Exponential(…), ExponentialJitter(…), Fixed(…), Linear(…), Jittered(…), NoRetry(), or an object "
+            "with delay(attempts) and should_retry(error)",
+        )
+    return policy
+
+
+def _concurrency(value: Any) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise InvalidOption(f"concurrency is {value!r}", fix="pass an int of at least 1")
+    return value
+
+
+def _rate(value: Any) -> Rate | None:
+    if value is None:
+        return None
+    found = _RATE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise InvalidOption(f"rate is {value!r}", fix='pass calls and a time: "100/s", "5/m", "3/10s"')
+    per = found[2] if found[2][0].isdigit() else f"1{found[2]}"
+    return Rate(int(found[1]), duration(per, name="rate", positive=True).total_seconds())
+
+
+def _supports(value: Any, *, is_generic: bool) -> Supports | None:
+    if value is not None and (not callable(value) or not is_generic):
+        raise InvalidOption(
+            f"supports is {value!r}" + ("" if is_generic else ", and the handler has a route of its own"),
+            fix="@outbox.handler(any_event, supports=lambda event: …)",
+        )
+    return value  # type: ignore[no-any-return]
+
+
+def _destination(value: Any) -> Callable[[EventEnvelope], str] | None:
+    if isinstance(value, str) and value:
+        return lambda _: value
+    if value is not None and not callable(value):
+        raise InvalidOption(f"destination is {value!r}", fix="pass a name, or a function of the event that gives one")
+    return value  # type: ignore[no-any-return]

@@ -1,0 +1,196 @@
+"""Who receives an event in this process: what register() knows, typed handlers, then generic ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Any, Final, TypeVar
+
+from aftercommit.errors import UnroutableEvent
+from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.outcome import GAVE_UP
+from aftercommit.events.payloads import PayloadTypes
+from aftercommit.handlers.handler import Fallback
+from aftercommit.handlers.options import LISTENER_ID, Declared, Supports
+from aftercommit.handlers.roster import AnyHandler, Roster
+from aftercommit.hooks import ListenerRegistry
+
+#: One row for all: there is nobody to tell apart here.
+_FOR_ALL: Final = ("",)
+
+
+#: Kinds of events whose routes are remembered. More than any program has.
+_KEPT_AT_MOST: Final = 10_000
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Route:
+    """One receiver of events, ready to be called: a handler, or what register() knows for an event."""
+
+    __slots__ = (
+        "functions",
+        "handler",
+        "id",
+        "is_free",
+        "line",
+        "options",
+        "payload",
+        "supports",
+        "takes_metadata",
+        "timeout",
+    )
+
+    def __init__(
+        self, id: str, functions: tuple[Callable[..., object], ...], handler: AnyHandler | None = None
+    ) -> None:
+        self.id = id
+        #: Called one after the other, until one of them fails.
+        self.functions = functions
+        self.handler = handler
+        #: What is remembered of its destination goes by this name.
+        self.line = id
+        self.options: Declared | None = None
+        #: What the payload is decoded as; None for the envelope itself.
+        self.payload: Any = None
+        self.takes_metadata = False
+        self.timeout: float | None = None
+        self.supports: Supports | None = None
+        #: It has neither limits nor a destination of its own.
+        self.is_free = True
+        if handler is not None:
+            self.options = options = handler.declared
+            self.timeout, self.supports = options.timeout, options.supports
+            self.is_free = (options.timeout, options.concurrency, options.rate, options.destination) == (None,) * 4
+            self.takes_metadata = handler.takes_metadata
+            if handler.payload is not EventEnvelope:
+                self.payload = handler.payload
+
+
+class Router:
+    """Finds the routes of events. What it has found for a kind of event it keeps until a handler is added."""
+
+    def __init__(self, registry: ListenerRegistry, roster: Roster, payloads: PayloadTypes) -> None:
+        self._registry = registry
+        self._roster = roster
+        self.payloads = payloads
+        self._count = 0
+        self._routes: dict[str, Route] = {}
+        self._found: dict[tuple[str, str], tuple[Route, ...]] = {}
+        self._listeners: dict[tuple[str, str], tuple[object, Route]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether anybody could receive anything. A registry that cannot be counted is taken to have some."""
+        try:
+            return len(self._roster) > 0 or len(self._registry) > 0  # type: ignore[arg-type]
+        except TypeError:
+            return True
+
+    def routes_of(self, event: EventEnvelope) -> Sequence[Route]:
+        """All that match, in the order in which they run. Raises what a registry or a predicate raises."""
+        listening = self._listening(event)
+        if not self._roster.handlers:
+            return () if listening is None else (listening,)
+        matching = self._matching(event)
+        return matching if listening is None else (listening, *matching)
+
+    def route(self, handler_id: str, event: EventEnvelope) -> Route | None:
+        """The route that a row was written for."""
+        if handler_id == LISTENER_ID:
+            return self._listening(event)
+        handler = self._roster.named(handler_id)
+        return None if handler is None else self._route(handler)
+
+    def rows_of(self, event: EventEnvelope) -> Sequence[str]:
+        """The handler ids of the rows to write: one row for all, or one for each when there are several."""
+        if not self._roster.handlers:
+            return _FOR_ALL
+        routes = self.routes_of(event)
+        return _FOR_ALL if len(routes) < 2 else [route.id for route in routes]
+
+    def fallback_of(self, route: Route, event: EventEnvelope) -> Fallback | None:
+        """The handler's own, else the one for the type of the payload."""
+        if route.handler is None:
+            return None
+        if route.handler.bound_fallback is not None or not route.handler.is_typed:
+            return route.handler.bound_fallback
+        matching = (each for each in self._roster.fallbacks if self.payloads.matches(each.payload, event.event_type))
+        return next(matching, None)
+
+    def unknown(self, event: EventEnvelope, handler_id: str) -> UnroutableEvent:
+        """What is wrong with a row that nobody here receives."""
+        if not handler_id:
+            return UnroutableEvent(
+                f"no listener or handler takes {event.aggregate_type}/{event.event_type} ({event.event_id})",
+                fix="register one in this process, or set unroutable_grace where others have it",
+            )
+        near = get_close_matches(handler_id, self._roster.names(), 1)
+        closest = f"; the closest is {near[0]!r}" if near else ""
+        return UnroutableEvent(
+            f"no handler is called {handler_id!r}, for which {event.event_type} {event.event_id} was written{closest}",
+            fix=f'if it was renamed: aliases=["{handler_id}"]; set unroutable_grace where others have it',
+        )
+
+    def current(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Stored ids as they are now: an alias stands for the handler that has it."""
+        return tuple(map(self._current, names))
+
+    def _current(self, name: str) -> str:
+        plain = name.removeprefix(GAVE_UP)
+        handler = self._roster.named(plain)
+        return name if handler is None else name.removesuffix(plain) + handler.id
+
+    def _listening(self, event: EventEnvelope) -> Route | None:
+        kind = (event.aggregate_type, event.event_type)
+        found = self._registry.listener_for(*kind)
+        if found is None:
+            return None
+        known = self._listeners.get(kind)
+        if known is not None and known[0] is found:
+            return known[1]
+        listeners = tuple(found) if isinstance(found, Sequence) else (found,)
+        if not listeners:
+            return None
+        route = Route(LISTENER_ID, listeners)
+        route.line = f"{LISTENER_ID} {kind[0]}/{kind[1]}"  # all that is registered has one id, and not one destination
+        _keep(self._listeners, kind, (found, route))
+        return route
+
+    def _matching(self, event: EventEnvelope) -> Sequence[Route]:
+        if self._count != len(self._roster):
+            self._found, self._count = {}, len(self._roster)
+        # One and the same dictionary: what is found while a handler is added must not outlive the addition.
+        kind, known = (event.aggregate_type, event.event_type), self._found
+        found = known.get(kind)
+        if found is None:
+            found = tuple(map(self._route, self._search(*kind)))
+            if found:  # a class that will match may not be known yet
+                _keep(known, kind, found)
+        if any(route.supports is not None for route in found):
+            return [route for route in found if route.supports is None or route.supports(event)]
+        return found
+
+    def _search(self, aggregate_type: str, event_type: str) -> list[AnyHandler]:
+        handlers = [
+            handler
+            for handler in tuple(self._roster.handlers.values())
+            if handler.declared.aggregate_type in (None, aggregate_type) and self._takes(handler, event_type)
+        ]
+        return sorted(handlers, key=lambda handler: handler.is_generic)  # stable: in order of registration
+
+    def _takes(self, handler: AnyHandler, event_type: str) -> bool:
+        if handler.is_generic or handler.event_type == event_type:
+            return True
+        return handler.is_typed and self.payloads.matches(handler.route_type, event_type)
+
+    def _route(self, handler: AnyHandler) -> Route:
+        route = self._routes.get(handler.id)
+        return route or self._routes.setdefault(handler.id, Route(handler.id, (handler.function,), handler))
+
+
+def _keep(known: dict[K, V], key: K, value: V) -> None:
+    """Remember what was found, but not for ever more: somebody may make up names of events."""
+    if len(known) >= _KEPT_AT_MOST:
+        known.clear()
+    known[key] = value

@@ -1,0 +1,193 @@
+"""Handlers declared together: in a module without a global outbox, in a class, or on an outbox itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Any, Protocol, Self, TypeVar, Unpack, overload
+
+from aftercommit.errors import InvalidHandler
+from aftercommit.events.metadata import EventMetadata, FailureContext
+from aftercommit.handlers.handler import Fallback, Fallen, Handler
+from aftercommit.handlers.options import AnyEvent, HandlerOptions
+from aftercommit.handlers.roster import AnyHandler, Roster
+from aftercommit.handlers.signatures import UNTYPED, Scope, where
+
+T = TypeVar("T")
+S = TypeVar("S")
+R = TypeVar("R")
+Given = TypeVar("Given")
+
+
+class Declares(Protocol[Given]):
+    """A decorator for functions and methods that take this payload."""
+
+    @overload
+    def __call__(self, function: Callable[[Given], R], /) -> Handler[Given, [Given], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[Given, EventMetadata], R], /
+    ) -> Handler[Given, [Given, EventMetadata], R]: ...
+    @overload
+    def __call__(self, function: Callable[[S, Given], R], /) -> Handler[Given, [S, Given], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[S, Given, EventMetadata], R], /
+    ) -> Handler[Given, [S, Given, EventMetadata], R]: ...
+
+
+class HandlerSet:
+    """Handlers and fallbacks that an outbox takes over with `outbox.include(handlers)`."""
+
+    def __init__(self) -> None:
+        self._roster = Roster()
+        self._methods: list[AnyHandler] = []
+        self._instances: list[object] = []
+        self._followers: list[HandlerSet] = []
+        self._included: list[HandlerSet] = []
+
+    # ------------------------------------------------------------ declaring
+
+    @overload
+    def handler(self, route: type[T], /, **options: Unpack[HandlerOptions]) -> Declares[T]: ...  # type: ignore[overload-overlap]
+    @overload
+    def handler(
+        self, route: str | Enum | AnyEvent | None = None, /, **options: Unpack[HandlerOptions]
+    ) -> Declares[Any]: ...
+    @overload
+    def handler(self, function: Callable[[T], R], /) -> Handler[T, [T], R]: ...
+    @overload
+    def handler(self, function: Callable[[T, EventMetadata], R], /) -> Handler[T, [T, EventMetadata], R]: ...
+    @overload
+    def handler(self, function: Callable[[S, T], R], /) -> Handler[T, [S, T], R]: ...
+    @overload
+    def handler(self, function: Callable[[S, T, EventMetadata], R], /) -> Handler[T, [S, T, EventMetadata], R]: ...
+    def handler(self, route: Any = None, /, **options: Any) -> Any:
+        """Declare a function as a handler. Its first parameter's type is the route; or name one.
+
+        The route may be a class, the name of an event type (a string or an Enum member), or `any_event`. Options:
+        aggregate_type, retry, timeout, concurrency, rate, id, aliases, supports, destination.
+        """
+        is_route = route is None or isinstance(route, str | Enum | AnyEvent | type)
+        if not is_route:
+            return self._declare(route, None, options, Scope.of_caller(1))
+
+        def declare(function: Any) -> Any:
+            return self._declare(function, route, options, Scope.of_caller(1))
+
+        return declare
+
+    def _declare(self, function: Any, route: Any, options: dict[str, Any], scope: Scope) -> AnyHandler:
+        handler: AnyHandler = Handler(function, route, options, scope)
+        if handler.is_method:
+            self._methods.append(handler)
+        else:
+            self._take([handler], [])
+        return handler
+
+    @overload
+    def fallback(self, route: type[T], /) -> Callable[[Fallen], Fallen]: ...  # type: ignore[overload-overlap]
+    @overload
+    def fallback(self, function: Callable[[T, FailureContext], R], /) -> Callable[[T, FailureContext], R]: ...
+    @overload
+    def fallback(
+        self, function: Callable[[T, EventMetadata, FailureContext], R], /
+    ) -> Callable[[T, EventMetadata, FailureContext], R]: ...
+    def fallback(self, route_or_function: Any, /) -> Any:
+        """A fallback for all handlers of a payload type that have none of their own."""
+        if isinstance(route_or_function, type):
+
+            def declare(function: Any) -> Any:
+                return self._add_fallback(function, route_or_function, Scope.of_caller(1))
+
+            return declare
+        return self._add_fallback(route_or_function, UNTYPED, Scope.of_caller(1))
+
+    def _add_fallback(self, function: Any, route: Any, scope: Scope) -> Any:
+        fallback = Fallback.of(function, scope.names)
+        if route is not UNTYPED:
+            fallback.payload = route
+        if fallback.payload is UNTYPED:
+            raise InvalidHandler(
+                f"the fallback {where(function)} has no annotation on its first parameter",
+                fix="def order_failed(event: OrderPlaced, failure: FailureContext), or @handler.fallback",
+            )
+        self._take([], [fallback])
+        return function
+
+    def include(self, other: object) -> Self:
+        """Take over the handlers of a HandlerSet, also those that it gets later, or the methods of an instance."""
+        if isinstance(other, HandlerSet):
+            if self not in other._followers:
+                self._take(other._roster.handlers.values(), other._roster.fallbacks)
+                other._followers.append(self)
+                self._included.append(other)
+        elif not any(known is other for known in self._instances):
+            self._take(_methods_of(other), [])
+            self._instances.append(other)
+        return self
+
+    # ------------------------------------------------------------ keeping
+
+    def _take(self, handlers: Iterable[AnyHandler], fallbacks: Iterable[Fallback]) -> None:
+        """Add all or none, here and wherever this set is included."""
+        everybody = _reached(self, lambda each: each._followers)
+        news = [each._new(handlers, fallbacks) for each in everybody]
+        for each, new in zip(everybody, news, strict=True):
+            each._check(*new)
+        for each, new in zip(everybody, news, strict=True):
+            each._add(*new)
+
+    def _new(
+        self, handlers: Iterable[AnyHandler], fallbacks: Iterable[Fallback]
+    ) -> tuple[list[AnyHandler], list[Fallback]]:
+        """Without what came on another way before."""
+        known = self._roster
+        return (
+            [each for each in handlers if known.handlers.get(each.id) is not each],
+            [each for each in fallbacks if each not in known.fallbacks],
+        )
+
+    def _check(self, handlers: Sequence[AnyHandler], fallbacks: Sequence[Fallback]) -> None:
+        self._roster.check(handlers, fallbacks)
+
+    def _add(self, handlers: Sequence[AnyHandler], fallbacks: Sequence[Fallback]) -> None:
+        self._roster.add(handlers, fallbacks)
+
+    def _not_included(self) -> list[AnyHandler]:
+        """Methods that are declared here and wait for an instance of their class."""
+        sources = _reached(self, lambda each: each._included)
+        return [method for source in sources for method in source._methods if not method.is_included]
+
+
+def _reached(start: HandlerSet, further: Callable[[HandlerSet], Iterable[HandlerSet]]) -> list[HandlerSet]:
+    """A set and all that are reached from it; each once, for they may include each other."""
+    found: list[HandlerSet] = []
+    waiting = [start]
+    while waiting:
+        each = waiting.pop()
+        if each not in found:
+            found.append(each)
+            waiting.extend(further(each))
+    return found
+
+
+def _methods_of(instance: object) -> list[AnyHandler]:
+    """The declared methods of an instance, bound. A subclass may write its own body under a declared name."""
+    if isinstance(instance, type):
+        raise InvalidHandler(
+            f"include() got the class {instance.__name__}, and its methods need an instance",
+            fix=f"outbox.include({instance.__name__}(…))",
+        )
+    found: dict[str, AnyHandler] = {}
+    for kind in reversed(type(instance).__mro__):
+        for name, value in vars(kind).items():
+            declared = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+            if isinstance(declared, Handler):
+                found[name] = declared
+    if not found:
+        raise InvalidHandler(
+            f"include() got {instance!r}, which has no method that is declared as a handler",
+            fix="pass a HandlerSet, or an instance of a class with @handlers.handler on its methods",
+        )
+    return [handler.bind(instance, name) for name, handler in found.items()]

@@ -1,0 +1,168 @@
+"""What a user's function wants: the type of its event, and whether it takes metadata too. Read once, when declared."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from inspect import Parameter
+from types import FrameType, SimpleNamespace
+from typing import Any, Final, get_type_hints
+
+from aftercommit.errors import InvalidHandler
+from aftercommit.events.metadata import EventMetadata, FailureContext
+
+#: The first parameter has no annotation. Not None, which is one.
+UNTYPED: Final[Any] = type("Untyped", (), {"__repr__": lambda _: "no annotation"})()
+
+_POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The annotation of the event, and whether EventMetadata comes second."""
+
+    annotation: Any
+    takes_metadata: bool
+
+
+def handler_signature(function: Callable[..., object], namespace: Mapping[str, Any]) -> Signature:
+    """Of a handler: `(event)` or `(event, metadata)`."""
+    fix = f"def {described(function)}(event: OrderPlaced) -> None, or with a second parameter of type EventMetadata"
+    positional = _positional(function, fix)
+    if positional is None:
+        return Signature(UNTYPED, takes_metadata=False)
+    required = [parameter for parameter in positional if parameter.default is Parameter.empty]
+    if not positional or len(required) > 2:
+        raise InvalidHandler(f"the handler {where(function)} takes {len(required)} parameters", fix=fix)
+    annotations = [_annotation(parameter, function, namespace) for parameter in positional[:2]]
+    takes_metadata = annotations[1:] == [EventMetadata] or (len(required) == 2 and annotations[1] is UNTYPED)
+    if len(required) == 2 and not takes_metadata:
+        raise InvalidHandler(
+            f"the second parameter of the handler {where(function)} is annotated {_shown(annotations[1])}", fix=fix
+        )
+    return Signature(annotations[0], takes_metadata)
+
+
+def fallback_signature(function: Callable[..., object], namespace: Mapping[str, Any]) -> Signature:
+    """Of a fallback: `(event, failure)` or `(event, metadata, failure)`."""
+    fix = f"def {described(function)}(event, failure: FailureContext) -> None"
+    positional = _positional(function, fix)
+    if positional is None:
+        return Signature(UNTYPED, takes_metadata=False)
+    required = [parameter for parameter in positional if parameter.default is Parameter.empty]
+    if len(required) not in (2, 3):
+        raise InvalidHandler(f"the fallback {where(function)} takes {len(required)} parameters", fix=fix)
+    first, *between, last = [_annotation(parameter, function, namespace) for parameter in required]
+    if last not in (FailureContext, UNTYPED) or between not in ([], [EventMetadata], [UNTYPED]):
+        raise InvalidHandler(
+            f"the parameters of the fallback {where(function)} are annotated "
+            f"{', '.join(map(_shown, (first, *between, last)))}",
+            fix=fix,
+        )
+    return Signature(first, takes_metadata=len(required) == 3)
+
+
+def refuse_uncallable(function: Any, role: str = "handler") -> None:
+    """Refuse what cannot be called, and generators, whose body would not run."""
+    if not callable(function):
+        raise InvalidHandler(f"the {role} {function!r} cannot be called", fix="pass a function or a callable object")
+    call = getattr(function, "__call__", None)  # noqa: B004
+    for each in (function, call):
+        if inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each):
+            raise InvalidHandler(
+                f"the {role} {where(function)} is a generator: calling it would run nothing of its body",
+                fix="return instead of yield",
+            )
+
+
+def described(function: object) -> str:
+    """The name of a function for people."""
+    return getattr(function, "__qualname__", None) or repr(function)
+
+
+def where(function: object) -> str:
+    """Its name with file and line, where Python knows them."""
+    code = getattr(_plain_function(function), "__code__", None)
+    place = f" ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})" if code is not None else ""
+    return described(function) + place
+
+
+class Scope:
+    """Where a decorator stands: the names that annotations may use, and whether it is the body of a class."""
+
+    def __init__(self, frame: FrameType) -> None:
+        names = frame.f_locals
+        # A class body has no fast locals, and names that the compiler gave it.
+        self.is_class_body = names is not frame.f_globals and "__module__" in names and "__qualname__" in names
+        around = _locals(frame.f_back) if self.is_class_body else {}
+        self.names: Mapping[str, Any] = {**around, **_locals(frame)}
+
+    @classmethod
+    def of_caller(cls, depth: int) -> Scope:
+        """Of the frame that many calls above the function that asks."""
+        return cls(sys._getframe(depth + 1))
+
+
+def _locals(frame: FrameType | None) -> Mapping[str, Any]:
+    """The names of a function or class; those of a module are found by its functions themselves."""
+    return {} if frame is None or frame.f_locals is frame.f_globals else frame.f_locals
+
+
+def _positional(function: Callable[..., object], fix: str) -> list[Parameter] | None:
+    """The parameters that can be passed by place; None for a function that takes whatever comes."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (ValueError, TypeError):  # some builtins do not tell
+        return None
+    except NameError as error:
+        raise _unresolved(function, error) from error
+    missing = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY and each.default is each.empty]
+    if missing:
+        raise InvalidHandler(f"{where(function)} needs the keyword {missing[0]}, which nobody passes", fix=fix)
+    positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
+    if not positional and any(parameter.kind is Parameter.VAR_POSITIONAL for parameter in parameters):
+        return None
+    return positional
+
+
+def _annotation(parameter: Parameter, function: Callable[..., object], namespace: Mapping[str, Any]) -> Any:
+    if parameter.annotation is Parameter.empty:
+        return UNTYPED
+    globals_ = getattr(_plain_function(function), "__globals__", {})
+    holder = SimpleNamespace(__annotations__={"it": parameter.annotation})
+    try:
+        resolved = get_type_hints(holder, dict(globals_), dict(namespace))["it"]
+    except Exception as error:  # an annotation may be any expression
+        raise _unresolved(function, error) from error
+    return UNTYPED if resolved in (Any, object) else resolved  # they say as little as none
+
+
+def _unresolved(function: object, error: Exception) -> InvalidHandler:
+    return InvalidHandler(
+        f"the annotations of {where(function)} cannot be resolved: {error}",
+        fix="import or define the class before the handler, outside of `if TYPE_CHECKING`, or pass it: "
+        "@outbox.handler(OrderPlaced)",
+    )
+
+
+def _plain_function(function: Any) -> Any:
+    """The function at the bottom of partials, bound methods, decorators and callable objects."""
+    while not inspect.isfunction(function) or hasattr(function, "__wrapped__"):
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        elif hasattr(function, "__func__"):
+            function = function.__func__
+        elif inspect.isfunction(vars(type(function)).get("__call__")):
+            function = type(function).__call__
+        else:
+            return function  # a builtin, which has neither code nor annotations
+    return function
+
+
+def _shown(annotation: object) -> str:
+    return getattr(annotation, "__name__", None) or repr(annotation)

@@ -1,0 +1,69 @@
+"""What happened, counted: for stats() here, and for the user's exporter, whose errors harm nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+from aftercommit.events.redact import error_text
+from aftercommit.hooks import MetricsExporter
+from aftercommit.ports import Runtime
+
+log = logging.getLogger("aftercommit.metrics")
+
+#: Seconds between two WARNINGs about the same thing.
+QUIET = 10.0
+
+
+class Meter:
+    """Counters of one outbox. Safe from any thread."""
+
+    def __init__(self, runtime: Runtime, exporter: MetricsExporter) -> None:
+        self._runtime = runtime
+        self._exporter = exporter
+        # The default exporter does nothing, so nothing is called for it.
+        self._exports = type(exporter) is not MetricsExporter
+        self._lock = runtime.lock()
+        self._counts: Counter[str] = Counter()
+        self._last_said: dict[str, float] = {}
+
+    def count(self, name: str, times: int = 1) -> None:
+        """Raise a counter; the exporter has a method `increment_<name>`."""
+        with self._lock:
+            self._counts[name] += times
+        if self._exports:
+            method = getattr(self._exporter, f"increment_{name}", None)
+            for _ in range(times):
+                self._export(method)
+
+    def record(self, name: str, *values: float) -> None:
+        """Set a gauge; the exporter has a method `record_<name>`."""
+        if self._exports:
+            self._export(getattr(self._exporter, f"record_{name}", None), *values)
+
+    def _export(self, method: Callable[..., None] | None, *values: float) -> None:
+        if method is None:
+            return
+        try:
+            method(*values)
+        except Exception as error:
+            if self.may_say("exporter"):
+                log.warning("the metrics exporter failed and is ignored: %s", error_text(error))
+
+    @property
+    def exports(self) -> bool:
+        return self._exports
+
+    def may_say(self, topic: str) -> bool:
+        """Whether a repeated WARNING is due again."""
+        now = self._runtime.clock()
+        with self._lock:
+            if now - self._last_said.get(topic, float("-inf")) < QUIET:
+                return False
+            self._last_said[topic] = now
+        return True
+
+    def counts(self) -> dict[str, int]:
+        with self._lock:
+            return dict(self._counts)

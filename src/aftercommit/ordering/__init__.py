@@ -1,0 +1,1 @@
+"""One key after another, over a fleet."""

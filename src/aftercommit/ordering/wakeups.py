@@ -1,0 +1,173 @@
+"""Wake-ups between the processes of a fleet: what this one tells the others, and what it hears from them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from aftercommit.events.order import OrderKey
+from aftercommit.events.redact import error_text
+from aftercommit.meter import Meter
+from aftercommit.ports import Runtime, Wakeups, WakeupsUnavailable
+from aftercommit.service import Service
+
+log = logging.getLogger("aftercommit.wakeups")
+
+#: Seconds between two messages of one process. Nobody notices them, and a NOTIFY is not free: all that a server has
+#: to do stand in one line.
+APART: Final = 0.005
+
+#: So many keys are told by name. More are told as "everything": whoever hears that finds them, and more, in one look.
+KEYS_AT_MOST: Final = 200
+
+#: PostgreSQL takes no longer payload.
+BYTES_AT_MOST: Final = 7999
+
+
+class News(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why others should look: for rows of these keys, for anything, for a change of the fleet."""
+
+    sender: str
+    keys: frozenset[OrderKey] = frozenset()
+    everything: bool = False
+    fleet: bool = False
+
+    def written(self) -> str:
+        """As short as it has to be."""
+        text = msgspec.json.encode(self)
+        if len(text) > BYTES_AT_MOST:
+            text = msgspec.json.encode(News(self.sender, everything=True, fleet=self.fleet))
+        return text.decode()
+
+    @classmethod
+    def read(cls, message: str) -> News | None:
+        """None when it makes no sense here: other releases, and other people, may say other things."""
+        try:
+            return msgspec.json.decode(message, type=cls)
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
+            return None
+
+
+class Announcer(Service):
+    """Tells the others. What comes while a message is on its way is merged into the next; what cannot be sent is
+    dropped, and the others find it by looking."""
+
+    def __init__(self, runtime: Runtime, wakeups: Wakeups, instance_id: str, meter: Meter) -> None:
+        super().__init__(runtime, "aftercommit-announcer")
+        self._wakeups = wakeups
+        self._instance_id = instance_id
+        self._meter = meter
+        self._sent_at = float("-inf")
+        self._forget()
+
+    def _forget(self) -> None:
+        self._keys: set[OrderKey] = set()
+        self._is_everything = self._is_fleet = False
+
+    def tell(self, keys: Iterable[OrderKey]) -> None:
+        """There are rows of these. From any thread, at once."""
+        with self.monitor:
+            self._keys.update(keys)
+            if len(self._keys) > KEYS_AT_MOST:
+                self._is_everything = True
+                self._keys.clear()
+            self.monitor.notify_all()
+
+    def tell_everything(self) -> None:
+        """There may be rows of any key. From any thread, at once."""
+        with self.monitor:
+            self._is_everything = True
+            self.monitor.notify_all()
+
+    def tell_fleet(self) -> None:
+        """Somebody came, left or gave partitions back. From any thread, at once."""
+        with self.monitor:
+            self._is_fleet = True
+            self.monitor.notify_all()
+
+    async def step(self) -> None:
+        await self.monitor.wait_for(lambda: self.is_stopping or self._has_news())
+        await self.monitor.wait_for(lambda: self.is_stopping, self._sent_at + APART - self.runtime.clock())
+        await self._speak()
+
+    async def _run(self) -> None:
+        await super()._run()
+        await self._speak()  # what was told last: that this instance is leaving
+
+    def _has_news(self) -> bool:
+        return bool(self._keys) or self._is_everything or self._is_fleet
+
+    async def _speak(self) -> None:
+        with self.monitor:
+            if not self._has_news():
+                return
+            keys = frozenset() if self._is_everything else frozenset(self._keys)
+            news = News(self._instance_id, keys, self._is_everything, self._is_fleet)
+            self._forget()
+        self._sent_at = self.runtime.clock()
+        try:
+            await self._wakeups.send(news.written())
+            self._meter.count("wakeups_sent")
+        except Exception as error:
+            if self._meter.may_say("wakeups"):
+                log.warning("other instances could not be woken, and will look by themselves: %s", error_text(error))
+
+
+class Listener(Service):
+    """Hears the others, and passes on what they say."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        wakeups: Wakeups,
+        instance_id: str,
+        meter: Meter,
+        *,
+        on_keys: Callable[[list[OrderKey]], None],
+        on_everything: Callable[[], None],
+        on_fleet: Callable[[], None],
+    ) -> None:
+        super().__init__(runtime, "aftercommit-listener")
+        self._wakeups = wakeups
+        self._instance_id = instance_id
+        self._meter = meter
+        self._on_keys = on_keys
+        self._on_everything = on_everything
+        self._on_fleet = on_fleet
+
+    async def step(self) -> None:
+        try:
+            messages = await self._wakeups.receive()
+        except WakeupsUnavailable as reason:
+            log.warning("other instances cannot wake this one, which finds their events by polling: %s", reason)
+            self.is_stopping = True
+            return
+        if messages:
+            self._pass_on(messages)
+        elif not self.is_stopping:  # it has only now begun to listen
+            self._on_everything()
+            self._on_fleet()
+
+    def _pass_on(self, messages: Iterable[str]) -> None:
+        read = [news for news in map(News.read, messages) if news is not None and news.sender != self._instance_id]
+        self._meter.count("wakeups_received", len(read))
+        if any(news.everything for news in read):
+            self._on_everything()
+        if keys := frozenset[OrderKey]().union(*(news.keys for news in read)):
+            self._on_keys(list(keys))
+        if any(news.fleet for news in read):
+            self._on_fleet()
+
+    async def stop(self, timeout: float | None = 5.0) -> bool:
+        self.is_stopping = True  # before the interrupt, which is heard once
+        self._wakeups.interrupt()
+        return await super().stop(timeout)
+
+    async def _run(self) -> None:
+        try:
+            await super()._run()
+        finally:
+            await self._wakeups.close()

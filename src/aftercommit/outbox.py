@@ -1,0 +1,290 @@
+"""The outbox for threads and blocking drivers."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from datetime import datetime
+from enum import Enum
+from types import TracebackType
+from typing import Any, Self, overload
+from uuid import UUID
+
+from aftercommit.base import OutboxBase
+from aftercommit.engine import Engine, Stats
+from aftercommit.events.claims import DeadEvent
+from aftercommit.events.durations import Duration, seconds_of
+from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.fleet import Cluster
+from aftercommit.events.ids import EventId, EventIds
+from aftercommit.events.shapes import EventObject
+from aftercommit.execution import Colour
+from aftercommit.polling.manual import DrainResult
+from aftercommit.polling.upkeep import DeadEvents
+from aftercommit.ports import Runtime, TxContext
+from aftercommit.runtime.threads import ThreadRuntime, run
+from aftercommit.transactions.blocks import Transaction
+from aftercommit.transactions.dbapi import DbapiTransaction
+from aftercommit.transactions.unit import UnitOfWork
+from aftercommit.writing.compose import MISSING
+from aftercommit.writing.writer import refuse_without_transaction
+
+
+class Outbox(OutboxBase):
+    """A transactional outbox for threads and blocking drivers.
+
+    >>> outbox = Outbox("sqlite://")
+    >>> _ = outbox.register("OrderPlaced", lambda event: print(event.payload_json))
+    >>> with outbox, outbox.transaction():
+    ...     event_id = outbox.write("OrderPlaced", {"order": 7})
+    {"order":7}
+    """
+
+    _colour = Colour.BLOCKING
+
+    @overload
+    def write(self, event: EventEnvelope, *, tx: Any = None) -> str | None: ...
+    @overload
+    def write(
+        self,
+        event: str | Enum,
+        payload: object,
+        *,
+        tx: Any = None,
+        key: str | int | UUID | None = None,
+        aggregate_type: str | Enum | None = None,
+        aggregate_id: str | int | UUID | None = None,
+        tenant_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        context: Mapping[str, str] | None = None,
+        available_at: datetime | None = None,
+        deliver_after: Duration | None = None,
+    ) -> str | None: ...
+    @overload
+    def write(
+        self,
+        event: EventObject,
+        *,
+        tx: Any = None,
+        key: str | int | UUID | None = None,
+        aggregate_type: str | Enum | None = None,
+        aggregate_id: str | int | UUID | None = None,
+        tenant_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        context: Mapping[str, str] | None = None,
+        available_at: datetime | None = None,
+        deliver_after: Duration | None = None,
+    ) -> str | None: ...
+    def write(
+        self,
+        event: object,
+        payload: Any = MISSING,
+        *,
+        tx: Any = None,
+        key: str | int | UUID | None = None,
+        aggregate_type: str | Enum | None = None,
+        aggregate_id: str | int | UUID | None = None,
+        tenant_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        context: Mapping[str, str] | None = None,
+        available_at: datetime | None = None,
+        deliver_after: Duration | None = None,
+    ) -> str | None:
+        """Write an event in the caller's transaction: an envelope, a type and a payload, or an object.
+
+        Returns the event id, None when a hook suppressed it. Everything is checked before the transaction is touched.
+        """
+        envelope = self._composer.compose(
+            event,
+            payload,
+            key=key,
+            aggregate_type=aggregate_type,
+            aggregate_id=aggregate_id,
+            tenant_id=tenant_id,
+            headers=headers,
+            context=context,
+            available_at=available_at,
+            deliver_after=deliver_after,
+        )
+        return self._write(envelope, tx)
+
+    def _write(self, envelope: EventEnvelope, tx: Any) -> str | None:
+        context = self._ready_context(tx)
+        if isinstance(context, UnitOfWork):
+            ids = self._current().writer.join([envelope], context)
+            return EventId(ids[0]) if ids else None
+        return run(self._current().writer.write(envelope, context))
+
+    def write_all(self, events: Iterable[object], *, tx: Any = None) -> list[str]:
+        """Write many at once; their ids in order. All are checked before the first is written."""
+        envelopes = [self._composer.compose(event) for event in events]
+        context = self._ready_context(tx)
+        if isinstance(context, UnitOfWork):
+            return EventIds(self._current().writer.join(envelopes, context))
+        return run(self._current().writer.write_all(envelopes, context))
+
+    def publish(self, event: object, *, tx: Any = None) -> str | None:
+        """Pass an object to its subscribers; one of a class with @outbox_event is written to the outbox first.
+
+        Returns the event id, None when nothing was written. What a subscriber raises is raised here.
+        """
+
+        async def write() -> str | None:
+            return self._write(self._composer.compose(event), tx)
+
+        return run(self._bus.publish(event, write))
+
+    def _ready_context(self, tx: Any) -> TxContext:
+        context = self._context(tx)
+        if isinstance(context, DbapiTransaction):
+            refuse_without_transaction(context)
+            if not context.is_begun():
+                run(self._store.open())  # nothing is locked yet, so the table can still be made
+            run(self._pairing().check(context))
+        elif isinstance(context, UnitOfWork) and not self._store.is_ready and context.may_open_store():
+            run(self._store.open())
+        return context
+
+    def transaction(self) -> Transaction:
+        """A block that commits at its end and rolls back on an error; nested it is a savepoint."""
+        self._current()
+        return Transaction(self, self._store, self._runtime)
+
+    def begin(self) -> Transaction:
+        """A transaction steered by hand. A `with` block around it rolls back unless commit() was called."""
+        self._current()
+        return Transaction(self, self._store, self._runtime, commits_on_exit=False).begin()
+
+    def create_schema(self) -> None:
+        """Create or upgrade the tables now."""
+        run(self._store.create_schema())
+
+    # ------------------------------------------------------------ life
+
+    def start(self) -> Self:
+        """Start delivering in the background. Again is fine; after close() it starts anew."""
+        with self._life:
+            if self.is_started:
+                return self
+            engine = self._engine = self._new_engine()
+            engine.is_started = True
+            self._resumes = False
+        atexit.register(self._close_at_exit)
+        run(engine.start())
+        return self
+
+    def close(self) -> None:
+        """Stop delivering, within drain_timeout, and give up connections. Again is fine.
+
+        The end of the process does it as well, unless a signal kills it.
+        """
+        atexit.unregister(self._close_at_exit)
+        engine, self._engine, self._resumes = self._engine, None, False
+        try:
+            if engine is not None:
+                run(engine.stop())
+        finally:
+            run(self._store.close())
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------ by hand
+
+    def poll(self) -> int:
+        """One poll cycle; how many events it claimed. Not started, they are delivered in this thread."""
+        self._needs_delivery("poll")
+        engine = self._current()
+        return run(engine.by_hand.poll(is_started=engine.is_started))
+
+    def drain(self, timeout: Duration | None = None) -> DrainResult:
+        """Deliver until nothing is due."""
+        self._needs_delivery("drain")
+        limit, engine = None if timeout is None else seconds_of(timeout, name="timeout"), self._current()
+        return run(engine.by_hand.drain(limit, is_started=engine.is_started))
+
+    @property
+    def dead(self) -> DeadLetters:
+        """The dead events: query, count, replay, discard."""
+        return DeadLetters(self._dead(), self._opened)
+
+    def purge(self, older_than: Duration | None = None, *, dead: bool | None = None) -> int:
+        """Delete rows that ended longer ago than that; by default purge_retention. Dead ones only when asked to."""
+        return run(self._opened(self._purge(older_than, dead)))
+
+    def stats(self) -> Stats:
+        """What waits in the table and in memory, and what was counted since start."""
+        return run(self._current().stats())
+
+    def cluster(self) -> Cluster:
+        """The fleet: its instances, who owns which partition, and how far each partition is behind. Only instances of
+        ordered outboxes join it."""
+        return run(self._current().cluster())
+
+    # ------------------------------------------------------------ inside
+
+    def _close_at_exit(self) -> None:
+        """A child that never used what its parent had started has nothing to close."""
+        if self.is_started:
+            self.close()
+
+    def _runtime(self) -> Runtime:
+        if self._engine is not None:
+            return self._engine.runtime
+        return ThreadRuntime()
+
+    def _current(self) -> Engine:
+        engine = super()._current()
+        if self._resumes:  # forked from a process in which it was started
+            self._resumes = False
+            run(engine.start())
+        return engine
+
+
+class DeadLetters:
+    """`outbox.dead` for threads."""
+
+    def __init__(self, dead: DeadEvents, opened: Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]) -> None:
+        self._dead = dead
+        self._opened = opened
+
+    def query(
+        self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None, limit: int = 100
+    ) -> list[DeadEvent]:
+        """Dead events, oldest first."""
+        found: list[DeadEvent] = self._run(
+            lambda: self._dead.query(event_type=event_type, aggregate_type=aggregate_type, limit=limit)
+        )
+        return found
+
+    def count(self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None) -> int:
+        """How many."""
+        return int(self._run(lambda: self._dead.count(event_type=event_type, aggregate_type=aggregate_type)))
+
+    def replay(self, event_id: str, *, handler_id: str | None = None) -> bool:
+        """Make it NEW again, with all its attempts. False when it is not dead."""
+        return bool(self._run(lambda: self._dead.replay(event_id, handler_id=handler_id)))
+
+    def replay_all(
+        self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None, batch_size: int = 100
+    ) -> int:
+        """Replay every dead event once; how many."""
+        return int(
+            self._run(
+                lambda: self._dead.replay_all(
+                    event_type=event_type, aggregate_type=aggregate_type, batch_size=batch_size
+                )
+            )
+        )
+
+    def discard(self, event_id: str, *, handler_id: str | None = None, reason: str = "") -> bool:
+        """End it as DONE without delivering it; the reason is kept. False when it is not dead."""
+        return bool(self._run(lambda: self._dead.discard(event_id, handler_id=handler_id, reason=reason)))
+
+    def _run(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        return run(self._opened(work))

@@ -1,0 +1,161 @@
+"""Delivering when the caller says so: one poll, or until nothing is due; through the workers or in the caller's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aftercommit.delivery.keeper import Keeper
+from aftercommit.delivery.leases import Held, holding_of
+from aftercommit.delivery.settler import Settler
+from aftercommit.delivery.worker import OutboxDispatcher
+from aftercommit.events.claims import Claim, Claimed
+from aftercommit.events.order import OrderKey
+from aftercommit.events.outcome import RELEASE, Release
+from aftercommit.meter import Meter
+from aftercommit.polling.due import Found
+from aftercommit.polling.options import EngineOptions
+from aftercommit.polling.poller import OutboxPoller
+from aftercommit.ports import EventStore, Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class DrainResult:
+    """What drain() did. `is_complete` is False when the time was over before nothing was due."""
+
+    delivered: int
+    retried: int
+    deferred: int
+    dead: int
+    is_complete: bool
+
+
+class ByHand:
+    """poll() and drain(). While the services run they do the work; else it is done here, one event after the other."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: EventStore,
+        poller: OutboxPoller,
+        dispatcher: OutboxDispatcher,
+        settler: Settler,
+        held: Held,
+        meter: Meter,
+        options: EngineOptions,
+        *,
+        has_listeners: Callable[[], bool],
+    ) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._poller = poller
+        self._dispatcher = dispatcher
+        self._settler = settler
+        self._held = held
+        self._meter = meter
+        self._options = options
+        self._has_listeners = has_listeners
+
+    async def poll(self, *, is_started: bool) -> int:
+        """One cycle; how many rows it claimed."""
+        await self._store.open()
+        if not is_started:
+            self._poller.look_everywhere()
+            return len((await self._deliver_here()).claim.rows)
+        return await self._cycle(None) or 0
+
+    async def _cycle(self, timeout: float | None) -> int | None:
+        """One cycle over the whole table, of the running poller or in its place."""
+        if self._options.poller_enabled:
+            return await self._poller.next_cycle(timeout)
+        self._poller.look_everywhere()
+        return await self._poller.cycle()
+
+    async def drain(self, timeout: float | None, *, is_started: bool) -> DrainResult:
+        """Deliver until nothing is due."""
+        await self._store.open()
+        before = self._meter.counts()
+        until = None if timeout is None else self._runtime.clock() + timeout
+        is_complete = await (self._drain_services(until) if is_started else self._drain_here(until))
+        counts = self._meter.counts()
+
+        def since(name: str) -> int:
+            return counts.get(name, 0) - before.get(name, 0)
+
+        return DrainResult(
+            delivered=since("dispatch_success"),
+            retried=since("dispatch_failure"),
+            deferred=since("dispatch_deferred"),
+            dead=since("dispatch_dead"),
+            is_complete=is_complete,
+        )
+
+    async def _drain_here(self, until: float | None) -> bool:
+        keeper = Keeper(self._runtime, self._store, self._held, lock_timeout=self._options.lock_timeout)
+        keeper.start()
+        try:
+            self._poller.look_everywhere()
+            while until is None or self._runtime.clock() < until:
+                found = await self._deliver_here()
+                if found.is_all and not found.claim.rows:
+                    return True
+                if found.is_all:
+                    self._poller.look_everywhere()
+            return False
+        finally:
+            await keeper.stop()
+
+    async def _deliver_here(self) -> Found:
+        """Claim once and deliver one after the other."""
+        if not self._has_listeners():
+            return Found(Claim(()), is_all=True)
+        claims: list[Found] = []
+        rows: list[Claimed] = []
+
+        async def claim() -> None:
+            claims.append(await self._poller.claim(self._options.batch_size))
+            rows.extend(self._poller.deliverable(claims[0].claim))
+
+        try:
+            # To its end even when the caller is cancelled: what was claimed has to be given back.
+            await self._runtime.shielded(claim())
+            while rows:
+                row = rows.pop(0)
+                if not await self._deliver_one(row) and row.order_key is not None:
+                    self._give_back(rows, row.order_key)
+        finally:
+            for row in rows:
+                self._settler.add(holding_of(row), RELEASE)
+            await self._settler.flush()
+        return claims[0]
+
+    def _give_back(self, rows: list[Claimed], key: OrderKey) -> None:
+        """The later ones of a key that does not go on."""
+        for row in [row for row in rows if row.order_key == key]:
+            rows.remove(row)
+            self._settler.add(holding_of(row), RELEASE)
+
+    async def _deliver_one(self, row: Claimed) -> bool:
+        """Whether the next one of its key may follow."""
+        holding = self._held.admit(row)
+        if holding is None:
+            return True
+        try:
+            return await self._dispatcher.deliver(holding)
+        except BaseException:  # a cancellation, or Ctrl-C in the handler: the caller ends, the event does not
+            if not holding.is_reported:
+                self._settler.add(holding, Release(was_started=holding.is_running))
+            raise
+
+    async def _drain_services(self, until: float | None) -> bool:
+        channel = self._dispatcher.channel
+        while True:
+            rest = None if until is None else max(0.0, until - self._runtime.clock())
+            if not await channel.quiet(rest):
+                return False
+            await self._settler.flush()
+            claimed = await self._cycle(rest)
+            if self._poller.failures_in_a_row or (until is not None and self._runtime.clock() >= until):
+                return False
+            if claimed == 0 and channel.is_quiet and not self._settler.unsettled:
+                return True

@@ -1,0 +1,63 @@
+"""A loop that goes on: it survives its own errors, says so, and ends when it is told to."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+
+from aftercommit.events.redact import traceback_text
+from aftercommit.ports import Runtime, Task
+
+log = logging.getLogger("aftercommit.service")
+
+#: Seconds to wait after the first error of a row of errors; doubled each time, up to the limit.
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 5.0
+
+
+class Service(ABC):
+    """Runs `step` over and over on a task of its own. Starting twice and stopping twice are fine."""
+
+    def __init__(self, runtime: Runtime, name: str) -> None:
+        self.runtime = runtime
+        self.name = name
+        self.monitor = runtime.monitor()
+        self.is_stopping = False
+        self.failures_in_a_row = 0
+        #: When a step last came to its end, on the runtime's clock; health looks at it.
+        self.progressed_at = runtime.clock()
+        self._task: Task | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._task is not None and not self.is_stopping
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = self.runtime.spawn(self.name, self._run)
+
+    @abstractmethod
+    async def step(self) -> None:
+        """Wait for work and do some of it; return soon after `is_stopping` is set and the monitor notified."""
+
+    async def _run(self) -> None:
+        while not self.is_stopping:
+            try:
+                await self.step()
+                self.failures_in_a_row = 0
+                self.progressed_at = self.runtime.clock()
+            except Exception as error:
+                await self._survive(error)
+
+    async def _survive(self, error: Exception) -> None:
+        self.failures_in_a_row += 1
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (min(self.failures_in_a_row, 12) - 1))
+        log.error("%s failed and goes on in %.2f s: %s", self.name, pause, traceback_text(error))
+        await self.monitor.wait_for(lambda: self.is_stopping, pause)
+
+    async def stop(self, timeout: float | None = 5.0) -> bool:
+        """Whether it ended within the time."""
+        with self.monitor:
+            self.is_stopping = True
+            self.monitor.notify_all()
+        return self._task is None or await self._task.join(timeout)

@@ -1,0 +1,1 @@
+"""The one SQL store, over whichever driver."""

@@ -1,0 +1,87 @@
+"""The table as people look at it: dead letters, replays, purges, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import timedelta
+from typing import Any
+
+from aftercommit.events.claims import Backlog, DeadEvent, DeadFilter
+from aftercommit.events.envelope import EventStatus
+from aftercommit.events.order import BlockedKey
+from aftercommit.events.redact import storable
+from aftercommit.execution import Executor
+from aftercommit.stores.sql.at_once import AtOnce
+from aftercommit.stores.sql.in_steps import InSteps
+from aftercommit.stores.sql.rows import Times, dead_of, to_micros
+from aftercommit.stores.sql.statements import Statements
+
+
+class SqlRecords:
+    """Reads and cleans the table. Each call is a transaction of its own."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        statements: Statements,
+        times: Times,
+        changes: InSteps | AtOnce,
+        explained: Callable[[Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]],
+    ) -> None:
+        self._executor = executor
+        self._explained = explained
+        self._sql = statements
+        self._times = times
+        self._changes = changes
+
+    async def query_dead(self, where: DeadFilter, limit: int) -> list[DeadEvent]:
+        rows = await self._read("query_dead", {**_filter(where), "limit": limit})
+        return [dead_of(row, self._times) for row in rows]
+
+    async def count_dead(self, where: DeadFilter) -> int:
+        return int((await self._read("count_dead", _filter(where)))[0][0])
+
+    async def replay(self, event_id: str, handler_id: str | None) -> int:
+        return await self._change("replay", {"event_id": event_id, "handler_id": handler_id})
+
+    async def replay_after(self, where: DeadFilter, position: int, limit: int) -> tuple[int, int | None]:
+        values = {**_filter(where), "position": position, "limit": limit}
+        replayed: list[int] = await self._explained(self._changes.replay_after(values))
+        return len(replayed), max(replayed) if len(replayed) == limit else None
+
+    async def discard(self, event_id: str, handler_id: str | None, reason: str) -> int:
+        error = storable(f"discarded: {reason}" if reason else "discarded")
+        return await self._change("discard", {"event_id": event_id, "handler_id": handler_id, "error": error})
+
+    async def purge(self, older_than: timedelta, *, dead: bool, limit: int) -> int:
+        age = to_micros(older_than)
+        deleted = await self._change("purge", {"status": EventStatus.DONE.value, "older_than": age, "limit": limit})
+        if dead and deleted < limit:
+            rest = limit - deleted
+            deleted += await self._change("purge", {"status": EventStatus.DEAD.value, "older_than": age, "limit": rest})
+        return deleted
+
+    async def purge_aged(self, older_than: timedelta, *, limit: int) -> int:
+        return await self._change("purge_aged", {"older_than": to_micros(older_than), "limit": limit})
+
+    async def backlog(self) -> Backlog:
+        new, retry, dead, leased, oldest = (await self._read("backlog", {}))[0]
+        return Backlog(new, retry, dead, leased, timedelta(microseconds=max(0, oldest)))
+
+    async def blocked(self, limit: int) -> list[BlockedKey]:
+        rows = await self._read("blocked", {"limit": limit})
+        return [BlockedKey(key, event_id, handler, kind, error or "") for key, event_id, handler, kind, error in rows]
+
+    async def _read(self, name: str, values: Mapping[str, object]) -> list[Any]:
+        statement = self._sql[name]
+        read = self._executor.fetch(statement.sql, statement.bind(**values), writes=False)
+        rows: list[Any] = await self._explained(read)
+        return rows
+
+    async def _change(self, name: str, values: Mapping[str, object]) -> int:
+        statement = self._sql[name]
+        return int(await self._explained(self._executor.execute(statement.sql, statement.bind(**values))))
+
+
+def _filter(where: DeadFilter) -> dict[str, object]:
+    return {"event_type": where.event_type, "aggregate_type": where.aggregate_type}

@@ -1,0 +1,212 @@
+"""Rows and values: how an event becomes parameters, and a row an event again. Times are integer microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from aftercommit.errors import UndecodableRow
+from aftercommit.events.claims import Claimed, ClaimRequest, DeadEvent, Lease, NewEvent, RowKey, Undecodable
+from aftercommit.events.codec import decode_headers, encode_headers
+from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.order import KeyClaimRequest, OrderKey
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+_names: Final = msgspec.json.Decoder(tuple[str, ...])
+
+
+#: Nothing waits longer, and every database's calendar reaches as far from today in both directions.
+_FOR_EVER: Final = timedelta(days=2000 * 365)
+
+
+def to_micros(value: timedelta) -> int:
+    """A duration as statements take it."""
+    return min(value, _FOR_EVER) // _MICROSECOND
+
+
+def instant_to_micros(value: datetime) -> int:
+    return (value - _EPOCH) // _MICROSECOND
+
+
+def instant(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+class Times(NamedTuple):
+    """Instants as the columns of a database have them."""
+
+    write: Callable[[datetime], Any]
+    read: Callable[[Any], datetime]
+    #: Before every row.
+    earliest: Any
+
+
+#: Integers that count microseconds since the epoch.
+IN_MICROS: Final = Times(instant_to_micros, instant, -(2**62))
+
+#: The database's own type for times; read in UTC without a zone, so that no session's zone can shift them.
+IN_UTC: Final = Times(lambda value: value, lambda value: value.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC))
+
+
+def insert_values(new: NewEvent, times: Times) -> dict[str, object]:
+    """The parameters of the INSERT."""
+    event = new.event
+    is_text = isinstance(event.payload, str)
+    scheduled = None if event.available_at is None else times.write(event.available_at)
+    delay = 0 if event.deliver_after is None else to_micros(event.deliver_after)
+    return {
+        "event_id": event.event_id,
+        "handler_id": new.handler_id,
+        "event_type": event.event_type,
+        "aggregate_type": event.aggregate_type,
+        "aggregate_id": event.aggregate_id,
+        "tenant_id": event.tenant_id,
+        "event_key": event.key,
+        "partition_no": new.partition,
+        "payload": event.payload if is_text else None,
+        "payload_bytes": None if is_text else event.payload,
+        "content_type": event.content_type,
+        "payload_version": event.payload_version,
+        "headers": encode_headers(event.headers) if event.headers else None,
+        "occurred_at": times.write(event.occurred_at),
+        "scheduled_at": scheduled,
+        # A delay is added to the database's clock; only an explicit time is taken as it is.
+        "available_at": None if event.deliver_after is not None else scheduled,
+        "delay": delay,
+        "owner": new.owner,
+        "lock_timeout": None if new.owner is None else to_micros(new.lock_timeout),
+        "epoch": 0 if new.owner is None else 1,
+    }
+
+
+#: Where the rows of a claim have them.
+POSITION: Final = 0
+EVENT_ID: Final = 1
+EVENT_KEY: Final = 7
+AVAILABLE_AT: Final = 18
+NOW: Final = 22
+
+
+#: A held row as group statements take it.
+HELD_COLUMNS: Final = ("event_id", "handler_id", "owner", "epoch", "delay", "error", "counted", "done")
+HeldRow = tuple[str, str, str, int, int | None, str | None, int, str | None]
+
+
+def held_row(
+    lease: Lease,
+    *,
+    delay: int | None = None,
+    error: str | None = None,
+    counted: int = 0,
+    done_handlers: tuple[str, ...] = (),
+) -> HeldRow:
+    done = as_group(done_handlers) if done_handlers else None
+    return (*lease.key, lease.owner, lease.epoch, delay, error, counted, done)
+
+
+def as_group(values: Sequence[object]) -> str:
+    """Many values as one parameter."""
+    return msgspec.json.encode(values).decode()
+
+
+def claimed_of(
+    row: Sequence[Any],
+    request: ClaimRequest | KeyClaimRequest,
+    times: Times,
+    now: datetime,
+    order_key: OrderKey | None = None,
+) -> Claimed | Undecodable:
+    """A row that a claim saw at `now`, under the lease that the claim gives it."""
+    (
+        position, event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, event_key,
+        payload, payload_bytes, headers, occurred_at, scheduled_at, attempts, abandoned, epoch, is_takeover,
+        created_at, _, content_type, payload_version, done_handlers, _,
+    ) = row  # fmt: skip
+    lease = Lease(RowKey(event_id, handler_id), request.owner, epoch + 1, request.deadline)
+    try:
+        born = times.read(created_at)
+        if bytes in map(type, (event_type, aggregate_type, aggregate_id, tenant_id, event_key, content_type)):
+            raise UndecodableRow("a name of the event is no text", fix="mend the row, then replay it")
+        event = EventEnvelope.restore(
+            event_id=event_id,
+            event_type=event_type,
+            payload=_payload(payload, payload_bytes),
+            content_type=content_type,
+            payload_version=payload_version,
+            occurred_at=times.read(occurred_at),
+            aggregate_type=aggregate_type,
+            aggregate_id=aggregate_id,
+            tenant_id=tenant_id,
+            key=event_key,
+            headers=decode_headers(headers),
+            available_at=None if scheduled_at is None else times.read(scheduled_at),
+        )
+        return Claimed(
+            event=event,
+            lease=lease,
+            position=position,
+            created_at=born,
+            attempts=attempts,
+            abandoned=abandoned,
+            done_handlers=_done_handlers(done_handlers),
+            is_suspect=bool(is_takeover) or abandoned > 0,
+            age=now - born,
+            order_key=order_key,
+        )
+    except (UndecodableRow, TypeError, OverflowError) as error:
+        return Undecodable(lease, error, order_key)
+
+
+def _done_handlers(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    try:
+        return _names.decode(text)
+    except msgspec.DecodeError as error:
+        raise UndecodableRow(
+            f"done_handlers is no JSON list of names ({error})", fix="mend the row, then replay it"
+        ) from error
+
+
+def _payload(text: object, binary: object) -> str | bytes:
+    if isinstance(text, str) and binary is None:
+        return text
+    if isinstance(binary, bytes) and text is None:
+        return binary
+    raise UndecodableRow(
+        f"the payload columns hold {type(text).__name__} and {type(binary).__name__}",
+        fix="a row has text in payload, or bytes in payload_bytes",
+    )
+
+
+def dead_of(row: Sequence[Any], times: Times) -> DeadEvent:
+    """A row of query_dead. One whose headers cannot be read is shown without them."""
+    (
+        event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, key, payload, payload_bytes,
+        headers, attempts, last_error, created_at, done_at, position,
+    ) = row  # fmt: skip
+    try:
+        readable = decode_headers(headers)
+    except UndecodableRow:
+        readable = {}
+    return DeadEvent(
+        event_id=event_id,
+        handler_id=handler_id,
+        event_type=event_type,
+        aggregate_type=aggregate_type,
+        aggregate_id=aggregate_id,
+        tenant_id=tenant_id,
+        key=key,
+        payload=payload if payload is not None else payload_bytes,
+        headers=readable,
+        attempts=attempts,
+        last_error=last_error or "",
+        created_at=times.read(created_at),
+        dead_at=None if done_at is None else times.read(done_at),
+        position=position,
+    )

@@ -1,0 +1,212 @@
+"""The tables themselves: created on request, upgraded by numbered migrations, checked before use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from itertools import takewhile
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+from aftercommit.errors import SchemaMismatch
+from aftercommit.events.partitions import HASH_NAME, PARTITION_COUNT
+from aftercommit.execution import Executor, Tx
+from aftercommit.stores.sql.faults import missing
+from aftercommit.stores.sql.identifiers import TableNames
+from aftercommit.stores.sql.statements import Migration, Statements
+
+#: The oldest schema, and the oldest code, that go together with this release.
+OLDEST_CODE: Final = 1
+
+#: The oldest code that knows of order.
+_OLDEST_WITH_ORDER: Final = 2
+
+
+class Order(NamedTuple):
+    """What all processes agree on about the order of a table's events. As it is where a table does not say it."""
+
+    ordered: bool = False
+    on_dead: str = "block"
+
+    @classmethod
+    def kept(cls, settings: Mapping[str, str]) -> Order:
+        plain = cls()
+        return cls(settings.get("ordered") == "1", settings.get("on_dead", plain.on_dead))
+
+    def facts(self) -> dict[str, str]:
+        oldest = _OLDEST_WITH_ORDER if self.ordered else OLDEST_CODE
+        return {"ordered": str(int(self.ordered)), "on_dead": self.on_dead, "oldest_code": str(oldest)}
+
+    def __str__(self) -> str:
+        return f"ordered={self.ordered}, on_dead={self.on_dead!r}"
+
+
+#: As it is by default.
+UNORDERED: Final = Order()
+
+
+class Schema:
+    """The schema of one outbox. `ensure` looks once and remembers."""
+
+    def __init__(
+        self, executor: Executor, statements: Statements, names: TableNames, *, creates: bool, order: Order = UNORDERED
+    ) -> None:
+        self._executor = executor
+        self._sql = statements
+        self._names = names
+        self._creates = creates
+        self._order = order
+        self._migrations = statements.migrations()
+        #: The schema that this release writes: the number of the last migration.
+        self.version = self._migrations[-1].number
+        self.is_ready = False
+        self.store_id: str | None = None
+
+    async def ensure(self) -> None:
+        """Create or upgrade when asked to on construction; else only check."""
+        if self.is_ready:
+            return
+        if self._creates:
+            await self._upgrade()
+        await self._check()
+        self.is_ready = True
+
+    async def create(self) -> None:
+        """Bring the tables to this release's version, one process at a time, and to the order that is wanted here."""
+        await self._upgrade()
+        if Order.kept(await self._executor.transact(self._settings, writes=False)) != self._order:
+            await self._executor.transact(self._reorder)
+        await self._check()
+        self.is_ready = True
+
+    async def _upgrade(self) -> None:
+        while (found := await self._executor.transact(self._version, writes=False)) < self.version:
+            await self._executor.transact(partial(self._migrate, is_new=found == 0))
+
+    async def _reorder(self, tx: Tx) -> None:
+        await self._lock(tx, is_new=False)
+        try:
+            await self._set_all(tx, self._order.facts())
+        finally:
+            await self._optional(tx, "schema_unlock")
+
+    async def _version(self, tx: Tx) -> int:
+        return int((await self._settings(tx)).get("version", 0))
+
+    async def _migrate(self, tx: Tx, *, is_new: bool) -> None:
+        """One stretch of migrations. The lock is held by this transaction; what runs online does so beside it, and
+        would wait for ever for a change of the table that this one has made."""
+        await self._lock(tx, is_new=is_new)
+        try:
+            settings = await self._settings(tx)
+            current = int(settings.get("version", 0))
+            stretch = self._stretch(current)
+            for migration in stretch:
+                await self._apply(tx, migration, is_new=current == 0)
+            if stretch:
+                facts = _facts(self._order) if current == 0 else Order.kept(settings).facts()
+                await self._set_all(tx, {**facts, "version": str(stretch[-1].number)})
+        finally:
+            await self._optional(tx, "schema_unlock")
+
+    async def _lock(self, tx: Tx, *, is_new: bool) -> None:
+        """By what every database has to lock; or by the tables, once they are there and where that is better."""
+        if is_new or "upgrade_lock" not in self._sql:
+            await self._optional(tx, "schema_lock")
+        else:
+            await tx.execute(self._sql["upgrade_lock"].sql)
+
+    def _stretch(self, current: int) -> list[Migration]:
+        """What goes into one transaction: all of a new table, else up to the next online migration, or that alone."""
+        pending = [migration for migration in self._migrations if migration.number > current]
+        if current == 0 or not pending:
+            return pending
+        if pending[0].is_online:
+            return pending[:1]
+        return list(takewhile(lambda migration: not migration.is_online, pending))
+
+    async def _apply(self, tx: Tx, migration: Migration, *, is_new: bool) -> None:
+        # Without a lock of its own the transaction is the lock, and nothing can run beside it (SQLite).
+        is_beside = migration.is_online and not is_new and "schema_lock" in self._sql
+        if is_beside and "stand_by" in self._sql:
+            await tx.execute(self._sql["stand_by"].sql)
+        for statement in migration.statements:
+            if is_beside:
+                await self._executor.execute(statement)
+            else:
+                # A table that was made in this transaction is nobody else's yet, and is not seen beside it.
+                await tx.execute(statement.replace(" CONCURRENTLY", "") if migration.is_online else statement)
+
+    async def _optional(self, tx: Tx, name: str) -> None:
+        if name in self._sql:
+            statement = self._sql[name]
+            await tx.fetch(statement.sql, statement.bind(name=self._names.qualified(self._names.table)))
+
+    async def _check(self) -> None:
+        settings = await self._executor.transact(self._settings, writes=False)
+        if not settings:
+            raise missing(self._names)
+        version, oldest_code = int(settings["version"]), int(settings["oldest_code"])
+        if version < self.version:
+            raise SchemaMismatch(
+                f"the schema of {self._names.table} is at version {version}, this release needs {self.version}",
+                fix="call outbox.create_schema(), which upgrades it",
+            )
+        if oldest_code > self.version:
+            raise SchemaMismatch(
+                f"the schema of {self._names.table} is at version {version} and serves releases from {oldest_code} on; "
+                f"this one is {self.version}",
+                fix="upgrade aftercommit in this process",
+            )
+        self.store_id = settings.get("store_id")
+        ours = (str(PARTITION_COUNT), HASH_NAME)
+        if (settings["partitions"], settings["hash"]) != ours:
+            raise SchemaMismatch(
+                f"{self._names.table} was made with {settings['partitions']} partitions by {settings['hash']}, "
+                f"this release uses {ours[0]} by {ours[1]}",
+                fix="use the release that the table was made with",
+            )
+        if (kept := Order.kept(settings)) != self._order:
+            raise SchemaMismatch(
+                f"{self._names.table} was made with {kept}, this outbox has {self._order}",
+                fix=f"give this process {kept}; or stop all others and call outbox.create_schema() of this one",
+            )
+
+    async def _settings(self, tx: Tx) -> dict[str, str]:
+        """Everything the schema table knows; empty when there is none."""
+        exists = self._sql["has_table"]
+        name = self._names.side("schema")
+        found = await tx.fetch(exists.sql, exists.bind(name=name, schema=self._names.schema))
+        if not found[0][0]:
+            return {}
+        return {row[0]: row[1] for row in await tx.fetch(self._sql["settings"].sql)}
+
+    async def _set_all(self, tx: Tx, facts: Mapping[str, str]) -> None:
+        statement = self._sql["set_setting"]
+        for name, value in facts.items():
+            await tx.execute(statement.sql, statement.bind(name=name, value=value))
+
+    def script(self, first: int = 1, last: int | None = None) -> str:
+        """Migrations as one script, all or some, with the facts that `ensure` looks for."""
+        return script_of(self._sql, self._names, self._order, first=first, last=last)
+
+
+def _facts(order: Order) -> dict[str, str]:
+    """What a new table keeps for ever, and its order."""
+    return {"store_id": str(uuid4()), "partitions": str(PARTITION_COUNT), "hash": HASH_NAME, **order.facts()}
+
+
+def script_of(
+    sql: Statements, names: TableNames, order: Order = UNORDERED, *, first: int = 1, last: int | None = None
+) -> str:
+    """The whole schema for a table that is not there yet, or some steps of it."""
+    steps = [step for step in sql.migrations() if first <= step.number <= (last or step.number)]
+    statements = [each.replace(" CONCURRENTLY", "") for step in steps for each in step.statements]
+    table, version = names.qualified(names.side("schema")), str(steps[-1].number)
+    if first == 1:
+        facts = {"version": version, **_facts(order)}
+        values = ",\n  ".join(f"('{name}', '{value}')" for name, value in facts.items())
+        statements.append(f"INSERT INTO {table} (name, value) VALUES\n  {values}")
+    else:
+        statements.append(f"UPDATE {table} SET value = '{version}' WHERE name = 'version'")  # noqa: S608
+    return ";\n\n".join(statements) + ";\n"

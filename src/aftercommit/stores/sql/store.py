@@ -1,0 +1,281 @@
+"""The event store over SQL, written once: it names statements and binds values; an executor runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Coroutine, Sequence
+from datetime import timedelta
+from operator import itemgetter
+from typing import Any, Final, TypeVar
+
+from aftercommit.errors import InvalidOption, OutboxError
+from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
+from aftercommit.events.order import Heads, HeadsRequest, KeyClaimRequest
+from aftercommit.events.outcome import Dead, Defer, Done, Release, Retry
+from aftercommit.execution import Executor, OpenTransaction, Tx
+from aftercommit.ports import Wakeups
+from aftercommit.stores.sql.at_once import AtOnce
+from aftercommit.stores.sql.faults import explained
+from aftercommit.stores.sql.identifiers import TableNames
+from aftercommit.stores.sql.in_steps import InSteps
+from aftercommit.stores.sql.membership import SqlMembership
+from aftercommit.stores.sql.records import SqlRecords
+from aftercommit.stores.sql.rows import (
+    AVAILABLE_AT,
+    EVENT_ID,
+    EVENT_KEY,
+    NOW,
+    POSITION,
+    HeldRow,
+    claimed_of,
+    held_row,
+    insert_values,
+    to_micros,
+)
+from aftercommit.stores.sql.runs import head_of, run_values
+from aftercommit.stores.sql.schema import Order, Schema
+from aftercommit.stores.sql.statements import Dialect, Statement, Statements
+
+T = TypeVar("T")
+
+_HOW_TO_SERIALIZE: Final = (
+    "leave it out: on SQLite writers never overlap; elsewhere lock a row of your own, such as the order, before write()"
+)
+
+
+class SqlStore:
+    """Events in one table. The executor's colour is the store's colour."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        dialect: Dialect,
+        *,
+        where: str,
+        table: str = "outbox_event",
+        schema: str | None = None,
+        create_schema: bool = False,
+        delete_completed: bool = False,
+        ordered: bool = False,
+        on_dead: str = "block",
+        serialize_keys: bool = False,
+        beside: Executor | None = None,
+    ) -> None:
+        self.colour = executor.colour
+        self.executor = executor
+        self.dialect = dialect
+        #: The database as people may read of it: no login, no secrets.
+        self.where = where
+        self.names = TableNames(table, schema, dialect.quotes)
+        self._sql = Statements(dialect, self.names)
+        self._times = dialect.times
+        #: Whether transactions that write the same key wait for each other.
+        self.serializes_keys = serialize_keys
+        if serialize_keys and "lock_keys" not in self._sql:
+            raise InvalidOption(f"{dialect.name} cannot serialize_keys", fix=_HOW_TO_SERIALIZE)
+        self._done = self._sql["delete" if delete_completed else "done"]
+        steps = dialect.steps or (AtOnce if dialect.returns_rows else InSteps)
+        self._changes = steps(executor, self._sql, dialect)
+        self.order = Order(ordered, on_dead)
+        self._schema = Schema(executor, self._sql, self.names, creates=create_schema, order=self.order)
+        self.records = SqlRecords(executor, self._sql, self._times, self._changes, self._explained)
+        #: With connections of its own where that can be: a heartbeat must not wait for others to give theirs back.
+        self._beside = executor if beside is None else beside
+        self.membership = SqlMembership(self._beside, self._sql, self._times, self._explained)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.where})"
+
+    @property
+    def is_ready(self) -> bool:
+        return self._schema.is_ready
+
+    @property
+    def store_id(self) -> str | None:
+        """What tells this database from every other; None before `open`."""
+        return self._schema.store_id
+
+    @property
+    def store_id_sql(self) -> str:
+        """The question for it, on whichever connection."""
+        return f"SELECT value FROM {self.names.qualified(self.names.side('schema'))} WHERE name = 'store_id'"  # noqa: S608
+
+    @property
+    def wakeups(self) -> Wakeups | None:
+        """A way to wake other processes, one for each who asks; None where the database has none."""
+        return None
+
+    async def open(self) -> None:
+        if not self._schema.is_ready:
+            await self._explained(self._schema.ensure())
+
+    async def create_schema(self) -> None:
+        await self._explained(self._schema.create())
+
+    def schema_sql(self, first: int = 1, last: int | None = None) -> str:
+        """The script that makes the tables, for people who run their own migrations; or some steps of it."""
+        return self._schema.script(first, last)
+
+    async def begin(self) -> OpenTransaction:
+        return await self._explained(self.executor.begin())
+
+    def values_of(self, event: NewEvent) -> dict[str, object]:
+        """The parameters of the INSERT, for those who insert by themselves."""
+        return insert_values(event, self._times)
+
+    async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
+        if not events:
+            return
+        rows = [insert_values(event, self._times) for event in events]
+        try:
+            await self._lock_keys(tx, [row["event_key"] for row in rows if row["event_key"] is not None])
+            if len(rows) == 1:
+                statement = self._sql["insert"]
+                await tx.execute(statement.sql, statement.bind(**rows[0]))
+            elif (array := self.dialect.array) is not None:
+                statement = self._sql["insert_many"]
+                columns = {name: array([row[name] for row in rows]) for name in statement.names}
+                await tx.execute(statement.sql, statement.bind(**columns))
+            else:  # in one call, which writes all or none
+                statement = self._sql["insert"]
+                await tx.execute_many(statement.sql, [statement.bind(**row) for row in rows])
+        except Exception as error:
+            self._explain(error)
+            raise
+
+    async def _lock_keys(self, tx: Tx, keys: list[object]) -> None:
+        """Before their positions are drawn."""
+        if self.serializes_keys and keys:
+            statement = self._sql["lock_keys"]
+            await tx.fetch(statement.sql, statement.bind(table=self.lock_name, keys=self.dialect.list(keys)))
+
+    @property
+    def lock_name(self) -> str:
+        """What the locks of keys are named by, for those who insert by themselves."""
+        return self.names.qualified(self.names.table)
+
+    async def claim(self, request: ClaimRequest) -> Claim:
+        _refuse_nobody(request.owner)
+        rows, next_due = await self._explained(self._changes.claim(request, self._claim_values(request)))
+        floor = None
+        if len(rows) >= request.limit:
+            last = max(rows, key=lambda row: (row[AVAILABLE_AT], row[POSITION]))
+            floor = (self._times.write(self._times.read(last[AVAILABLE_AT])), last[POSITION])
+        if not rows:
+            return Claim((), floor, next_due)
+        rows.sort(key=itemgetter(POSITION))
+        now = self._times.read(rows[0][NOW])
+        return Claim([claimed_of(row, request, self._times, now) for row in rows], floor, next_due)
+
+    def _claim_values(self, request: ClaimRequest) -> dict[str, object]:
+        floor = request.floor if isinstance(request.floor, tuple) else (self._times.earliest, -1)
+        return {
+            "owner": request.owner,
+            "limit": request.limit,
+            "lock_timeout": to_micros(request.lock_timeout),
+            "skip_recent": to_micros(request.skip_recent),
+            "floor_at": floor[0],
+            "floor_position": floor[1],
+            "is_alone": self._is_alone(),
+        }
+
+    def _is_alone(self) -> bool:
+        """Whether a claim is a transaction of its own, and not part of somebody's."""
+        return True
+
+    async def heads(self, request: HeadsRequest) -> Heads:
+        if not request.partitions:
+            return Heads(())
+        heads = [head_of(row) for row in await self._explained(self._changes.heads(request))]
+        return Heads(heads, heads[-1].key if len(heads) >= request.limit else None)
+
+    async def claim_keys(self, request: KeyClaimRequest) -> Claim:
+        _refuse_nobody(request.owner)
+        if not request.keys:
+            return Claim(())
+        values = {
+            **run_values(request, self.dialect),
+            "owner": request.owner,
+            "lock_timeout": to_micros(request.lock_timeout),
+            "is_alone": self._is_alone(),
+        }
+        rows = await self._explained(self._changes.claim_keys(request, values))
+        rows.sort(key=itemgetter(POSITION))
+        keys = {key.key: key for key in request.keys}
+        return Claim(
+            [
+                claimed_of(
+                    row, request, self._times, self._times.read(row[NOW]), keys.get(row[EVENT_KEY] or row[EVENT_ID])
+                )
+                for row in rows
+            ]
+        )
+
+    async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
+        groups: dict[Statement, list[HeldRow]] = {}
+        for settlement in settlements:
+            statement, row = self._settled(settlement)
+            groups.setdefault(statement, []).append(row)
+        return await self._changes.settle(groups)
+
+    def _settled(self, settlement: Settlement) -> tuple[Statement, HeldRow]:
+        """The statement that writes this outcome, and the row for it."""
+        lease, outcome = settlement.lease, settlement.outcome
+        match outcome:
+            case Done():
+                return self._done, held_row(lease)
+            case Retry(delay, error, done):
+                return self._sql["retry"], held_row(lease, delay=to_micros(delay), error=error, done_handlers=done)
+            case Defer(delay, done):
+                return self._sql["defer"], held_row(lease, delay=to_micros(delay), done_handlers=done)
+            case Dead(error, counted, done):
+                return self._sql["dead"], held_row(lease, error=error, counted=int(counted), done_handlers=done)
+            case Release(was_started, done):
+                return self._sql["release"], held_row(lease, counted=int(was_started), done_handlers=done)
+
+    async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:
+        if not leases:
+            return ()
+        return await self._changes.renew([held_row(lease) for lease in leases], to_micros(lock_timeout))
+
+    async def mark_suspect(self, lease: Lease) -> bool:
+        statement = self._sql["mark_suspect"]
+        values = statement.bind(**self.dialect.group([held_row(lease)]))
+        return bool(await self.executor.execute(statement.sql, values))
+
+    async def surviving(self, tx: Tx, keys: Sequence[RowKey]) -> Collection[RowKey]:
+        statement = self._sql["surviving"]
+        ids = statement.bind(event_ids=self.dialect.list([key.event_id for key in keys]))
+        return {RowKey(*row) for row in await tx.fetch(statement.sql, ids)}
+
+    def is_row_fault(self, error: Exception) -> bool:
+        return self.executor.fault_of(error).is_of_one_row
+
+    async def _explained(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await work
+        except Exception as error:
+            self._explain(error)
+            raise
+
+    def _explain(self, error: Exception) -> None:
+        """Raise our own word for what a user can mend, instead of the driver's."""
+        if not isinstance(error, OutboxError):
+            ours = explained(error, self.executor.fault_of(error), self.names, self.where)
+            if ours is not None:
+                raise ours from error
+
+    async def close(self) -> None:
+        await self.executor.close()
+        if self._beside is not self.executor:
+            await self._beside.close()
+
+    def abandon(self) -> None:
+        """In a forked child: leave the parent's connections alone."""
+        self.executor.abandon()
+        if self._beside is not self.executor:
+            self._beside.abandon()
+
+
+def _refuse_nobody(owner: str) -> None:
+    if not owner:
+        raise InvalidOption("a claim has no owner, so it would lease rows to nobody", fix="pass the owner's id")

@@ -1,0 +1,1 @@
+"""From write() to the INSERT and the commit."""

@@ -1,0 +1,285 @@
+"""A real store that fails on demand, and the parts of an outbox put together by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+
+from aftercommit import EventEnvelope, service
+from aftercommit.delivery import worker as dispatcher
+from aftercommit.delivery.leases import Held, Holding
+from aftercommit.events.claims import Claimed, Lease, RowKey
+from aftercommit.events.outcome import Outcome
+from aftercommit.events.payloads import PayloadTypes
+from aftercommit.execution import Colour
+from aftercommit.handlers.routing import Router
+from aftercommit.handlers.set import HandlerSet
+from aftercommit.hooks import MetricsExporter
+from aftercommit.meter import Meter
+from aftercommit.ports import Runtime
+from aftercommit.runtime.aio import AsyncioRuntime
+from aftercommit.runtime.threads import ThreadRuntime
+from aftercommit.stores.sqlite.target import sqlite_from_url
+from tests.support import PATIENCE, Collector, Signal, World
+
+
+class Unreachable(Exception):
+    """The store cannot be reached; no row is to blame."""
+
+
+class RowFault(Exception):
+    """The store refused a value of some row."""
+
+
+@dataclass
+class Fault:
+    """What happens to the next calls of one method."""
+
+    error: Exception | None
+    #: The store does it, and then fails or waits to say so.
+    late: bool
+    times: float
+    when: Callable[..., bool]
+    #: Wait for this.
+    release: Signal | None
+    entered: Signal = field(default_factory=Signal)
+    fired: int = 0
+
+
+class FaultyStore:
+    """Passes every call on, unless a fault was ordered for it. `calls` has the arguments of all that came."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.calls: dict[str, Collector] = defaultdict(Collector)
+        self._faults: dict[str, list[Fault]] = defaultdict(list)
+
+    def fail(
+        self,
+        method: str,
+        error: Exception | None = None,
+        *,
+        times: float = 1,
+        late: bool = False,
+        when: Callable[..., bool] = lambda *_: True,
+    ) -> Fault:
+        """Let the next calls raise; with `late` after the work was done and committed."""
+        return self._order(method, Fault(error or Unreachable("the database is away"), late, times, when, None))
+
+    def hold(self, method: str, *, times: float = 1, late: bool = False) -> Fault:
+        """Let the next calls wait for `release` before they begin; with `late` before they answer."""
+        return self._order(method, Fault(None, late, times, lambda *_: True, Signal()))
+
+    def heal(self) -> None:
+        self._faults.clear()
+
+    def _order(self, method: str, fault: Fault) -> Fault:
+        self._faults[method].append(fault)
+        return fault
+
+    async def _through(self, method: str, *arguments: Any, **keywords: Any) -> Any:
+        self.calls[method].add(arguments)
+        work = partial(getattr(self.inner, method), **keywords)
+        fault = next((each for each in self._faults[method] if each.times > 0 and each.when(*arguments)), None)
+        if fault is None:
+            return await work(*arguments)
+        fault.times -= 1
+        fault.fired += 1
+        result = await work(*arguments) if fault.late else None
+        fault.entered.set()
+        if fault.release is not None:
+            await fault.release.wait()
+        if fault.error is not None:
+            raise fault.error
+        return result if fault.late else await work(*arguments)
+
+    async def open(self) -> None:
+        await self._through("open")
+
+    async def claim(self, request: Any) -> Any:
+        return await self._through("claim", request)
+
+    async def settle(self, settlements: Any) -> Any:
+        return await self._through("settle", settlements)
+
+    async def renew(self, leases: Any, lock_timeout: Any) -> Any:
+        return await self._through("renew", leases, lock_timeout)
+
+    async def mark_suspect(self, lease: Any) -> Any:
+        return await self._through("mark_suspect", lease)
+
+    def is_row_fault(self, error: Exception) -> bool:
+        return isinstance(error, RowFault) or self.inner.is_row_fault(error)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def faulty_store(world: World, **options: Any) -> FaultyStore:
+    """Over the world's own file."""
+    return FaultyStore(sqlite_from_url(world.url, colour_of(world), **options))
+
+
+def colour_of(world: World) -> Colour:
+    return Colour.ASYNC if world.is_async else Colour.BLOCKING
+
+
+def new_runtime(world: World, threads: int = 4) -> Any:
+    """Call it inside a scenario; close it there."""
+    return AsyncioRuntime(threads) if world.is_async else ThreadRuntime()
+
+
+def with_runtime(world: World, scenario: Callable[[Any], Any], threads: int = 4) -> Any:
+    """Run a scenario that gets a runtime."""
+
+    async def whole() -> Any:
+        runtime = new_runtime(world, threads)
+        try:
+            return await scenario(runtime)
+        finally:
+            await runtime.close()
+
+    return world.run(whole)
+
+
+class Ledger:
+    """Takes outcomes in the settler's place."""
+
+    def __init__(self) -> None:
+        self.entries = Collector()
+
+    def add(self, holding: Holding, outcome: Outcome) -> tuple[Holding, Outcome]:
+        holding.is_reported = True
+        self.entries.add((holding, outcome))
+        return holding, outcome
+
+    async def answered(self, entry: tuple[Holding, Outcome]) -> None:
+        return
+
+    async def space(self) -> None:
+        return
+
+    def let_all_pass(self) -> None:
+        return
+
+    def outcomes(self) -> dict[str, Outcome]:
+        return {holding.lease.key.event_id: outcome for holding, outcome in self.entries}
+
+
+class Loud(MetricsExporter):
+    """Keeps every call of an exporter as (method, arguments)."""
+
+    def __init__(self) -> None:
+        self.calls = Collector()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith(("increment_", "record_")):
+            return lambda *values: self.calls.add((name, values))
+        return super().__getattribute__(name)
+
+    def named(self, name: str) -> list[tuple[Any, ...]]:
+        return [values for method, values in self.calls if method == name]
+
+
+def meter_of(runtime: Runtime, exporter: MetricsExporter | None = None) -> Meter:
+    return Meter(runtime, exporter or MetricsExporter())
+
+
+def claimed(
+    runtime: Runtime,
+    event: EventEnvelope | None = None,
+    *,
+    event_type: str = "Happened",
+    owner: str = "me",
+    epoch: int = 1,
+    valid_for: float = 60.0,
+    **fields: Any,
+) -> Claimed:
+    """An event under a lease that holds for a while on the runtime's clock."""
+    event = event or EventEnvelope.of_json(event_type, "{}")
+    lease = Lease(RowKey(event.event_id, ""), owner, epoch, runtime.clock() + valid_for)
+    return Claimed(event, lease, fields.pop("position", 0), None, **fields)
+
+
+def router_of(registry: Any, handlers: HandlerSet | None = None) -> Router:
+    """Who receives what, without an outbox around it."""
+    return Router(registry, (handlers or HandlerSet())._roster, PayloadTypes())
+
+
+def held_of(runtime: Runtime, *rows: Claimed) -> Held:
+    held = Held(runtime)
+    for row in rows:
+        held.admit(row)
+    return held
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Import it where loops fail on purpose: their pauses begin at 5 ms instead of 50, a last chance is 100 ms."""
+    monkeypatch.setattr(service, "FIRST_PAUSE", 0.005)
+    monkeypatch.setattr(dispatcher, "LAST_CHANCE", 0.1)
+
+
+_bystanders: set[threading.Thread] = set()
+
+
+@pytest.fixture(autouse=True)
+def count_from_here() -> None:
+    """Import it to leave out of `ours` what tests before this one have left behind."""
+    _bystanders.clear()
+    _bystanders.update(threading.enumerate())
+
+
+def ours() -> set[str]:
+    """The names of the threads that belong to an outbox of this test."""
+    threads = set(threading.enumerate()) - _bystanders
+    return {thread.name for thread in threads if thread.name.startswith("aftercommit")}
+
+
+def other_tasks() -> set[str]:
+    """The names of all tasks of this loop but the current one; none without a loop."""
+    if not _has_loop():
+        return set()
+    return {task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+
+
+def keys_of(rows: Collection[Any]) -> list[str]:
+    """The event ids of claims, leases, settlements or holdings."""
+    found = []
+    for row in rows:
+        lease = getattr(row, "lease", row)
+        found.append(lease.key.event_id)
+    return found
+
+
+async def until(predicate: Callable[[], Any], timeout: float = PATIENCE) -> None:
+    """Wait for a state that sends no signal."""
+    watch = threading.Event()
+
+    def look() -> None:
+        for _ in range(int(timeout / 0.005)):
+            if predicate():
+                return
+            watch.wait(0.005)
+        raise AssertionError("it never came to that")
+
+    await (asyncio.to_thread(look) if _has_loop() else _at_once(look))
+
+
+async def _at_once(function: Callable[[], None]) -> None:
+    function()
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

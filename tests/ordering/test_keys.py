@@ -1,0 +1,211 @@
+"""Looking by key: what was called comes first, a round goes over the rest in pieces, and nothing found is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from aftercommit.events.claims import Claim
+from aftercommit.events.order import Head, Heads, HeadsRequest, HeadState, KeyClaimRequest, OrderKey
+from aftercommit.ordering import keys as by_key
+from aftercommit.ordering.keys import LookByKey
+from aftercommit.polling.agenda import Calls
+from aftercommit.polling.due import PollerOptions
+from tests.delivery.faulty import Unreachable, claimed, with_runtime
+from tests.support import Collector, World
+
+ALL = frozenset(range(4))
+
+
+class Table:
+    """Keys with so many due rows each. Claims take them; heads are walked in order."""
+
+    def __init__(self, runtime: Any, rows: dict[OrderKey, int]) -> None:
+        self.runtime = runtime
+        self.rows = dict(rows)
+        self.states: dict[OrderKey, tuple[HeadState, float]] = {}
+        self.claims, self.walks = Collector(), Collector()
+        self.failures = 0
+
+    async def heads(self, request: HeadsRequest) -> Heads:
+        self.walks.add(request)
+        behind = [
+            key
+            for number, partition in enumerate(request.partitions)
+            for key in sorted(self.rows)
+            if key.partition == partition and (number or request.after is None or key > request.after)
+        ][: request.limit]
+        heads = [Head(key, *self.states.get(key, (HeadState.READY, 0.0))) for key in behind]
+        return Heads(heads, behind[-1] if len(behind) == request.limit else None)
+
+    async def claim_keys(self, request: KeyClaimRequest) -> Claim:
+        self.claims.add(request)
+        if self.failures:
+            self.failures -= 1
+            raise Unreachable
+        taken = []
+        for key in request.keys:
+            for _ in range(min(request.run, self.rows.get(key, 0))):
+                taken.append(claimed(self.runtime, order_key=key))
+                self.rows[key] -= 1
+        self.rows = {key: left for key, left in self.rows.items() if left}
+        return Claim(taken)
+
+
+def look_of(runtime: Any, table: Table, owned: Collection[int] = ALL) -> tuple[LookByKey, Calls]:
+    calls = Calls(runtime, horizon=timedelta(hours=1), is_held=lambda _: False, on_call=lambda _: None)
+    store: Any = table
+    return LookByKey(runtime, store, calls, PollerOptions(owner="me"), owned=lambda: owned), calls
+
+
+def keys_of(request: KeyClaimRequest) -> list[str]:
+    return [key.key for key in request.keys]
+
+
+A, B, C, D = OrderKey(0, "a"), OrderKey(1, "b"), OrderKey(1, "c"), OrderKey(3, "d")
+
+
+def test_a_called_key_is_claimed_without_a_walk(world: World) -> None:
+    async def scenario(runtime: Any) -> None:
+        table = Table(runtime, {A: 1, B: 1})
+        look, calls = look_of(runtime, table, owned=())
+        await look.claim(10)  # the round that every start begins, over nothing yet
+        look._owned = lambda: ALL
+        calls.add([B])
+        found = await look.claim(10)
+        assert table.walks == []
+        assert [keys_of(request) for request in table.claims] == [["b"]]
+        assert (len(found.claim.rows), found.is_all) == (1, True)
+
+    with_runtime(world, scenario)
+
+
+def test_a_round_claims_whatever_is_ready(world: World) -> None:
+    async def scenario(runtime: Any) -> None:
+        table = Table(runtime, {A: 1, B: 1, C: 1, D: 1})
+        table.states = {C: (HeadState.BLOCKED, 0.0), D: (HeadState.LATER, 60.0)}
+        look, calls = look_of(runtime, table)
+        found = await look.claim(10)
+        assert keys_of(table.claims[0]) == ["a", "b"]
+        assert found.is_all
+        assert calls.next_in() == pytest.approx(60.0, abs=5.0), "what falls due later is called then"
+
+    with_runtime(world, scenario)
+
+
+def test_the_rows_of_a_claim_are_shared_by_its_keys(world: World) -> None:
+    async def scenario(runtime: Any) -> None:
+        for keys, run in ((1, 10), (3, 3), (10, 1), (25, 1)):
+            table = Table(runtime, {OrderKey(0, f"{number:02d}"): 99 for number in range(keys)})
+            look, _ = look_of(runtime, table)
+            found = await look.claim(10)
+            assert table.claims[0].run == run
+            assert len(table.claims[0].keys) == min(keys, 10)
+            assert len(found.claim.rows) <= 10
+
+    with_runtime(world, scenario)
+
+
+def test_a_round_goes_on_while_it_finds_nothing_and_pauses_for_what_it_finds(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(runtime: Any) -> None:
+        monkeypatch.setattr(by_key, "PROBES", 1)
+        table = Table(runtime, {A: 1, B: 1, C: 1, D: 1})
+        table.states = {A: (HeadState.BLOCKED, 0.0), B: (HeadState.BLOCKED, 0.0)}
+        look, _ = look_of(runtime, table)
+        await look.claim(10)
+        assert len(table.walks) == 3, "past two that are blocked, to the first one that is ready"
+        assert keys_of(table.claims[0]) == ["c"]
+
+    with_runtime(world, scenario)
+
+
+def test_calls_that_never_end_do_not_hold_up_the_round(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(runtime: Any) -> None:
+        monkeypatch.setattr(by_key, "PROBES", 1)
+        table = Table(runtime, {A: 99, B: 1, C: 1, D: 1})
+        look, calls = look_of(runtime, table)
+        for _ in range(5):
+            calls.add([A])
+            await look.claim(10)
+        assert {key for request in table.claims for key in request.keys} == {A, B, C, D}
+
+    with_runtime(world, scenario)
+
+
+def test_keys_of_a_claim_that_failed_are_claimed_again(world: World) -> None:
+    async def scenario(runtime: Any) -> None:
+        table = Table(runtime, {A: 1})
+        table.failures = 1
+        look, calls = look_of(runtime, table)
+        with pytest.raises(Unreachable):
+            await look.claim(10)
+        assert calls.ready == 1
+        assert len((await look.claim(10)).claim.rows) == 1
+
+    with_runtime(world, scenario)
+
+
+def test_only_what_is_owned_is_looked_at(world: World) -> None:
+    async def scenario(runtime: Any) -> None:
+        table = Table(runtime, {A: 1, B: 1, D: 1})
+        look, _ = look_of(runtime, table, owned=frozenset({1}))
+        await look.claim(10)
+        assert [list(request.partitions) for request in table.walks] == [[1]]
+        assert [keys_of(request) for request in table.claims] == [["b"]]
+
+    with_runtime(world, scenario)
+
+
+def test_a_full_run_is_looked_at_again(world: World) -> None:
+    """There is more behind it, and nobody else may know."""
+
+    async def scenario(runtime: Any) -> None:
+        table = Table(runtime, {A: 25})
+        look, _ = look_of(runtime, table)
+        found = [await look.claim(10) for _ in range(3)]
+        assert [(len(each.claim.rows), each.is_all) for each in found] == [(10, False), (10, False), (5, True)]
+        assert len(table.walks) == 1
+
+    with_runtime(world, scenario)
+
+
+def test_rounds_that_follow_each_other_call_a_later_key_once(world: World) -> None:
+    """Else they would fill the room for calls with the same keys again and again, and a retry would find none."""
+
+    async def scenario(runtime: Any) -> None:
+        table = Table(runtime, {A: 1, B: 1})
+        table.states = {A: (HeadState.LATER, 60.0), B: (HeadState.LATER, 90.0)}
+        look, calls = look_of(runtime, table)
+        for _ in range(10):
+            look.look_everywhere()
+            await look.claim(10)
+        assert len(calls._later) == 2
+        table.states = {A: (HeadState.LATER, 30.0), B: (HeadState.LATER, 90.0)}
+        look.look_everywhere()
+        await look.claim(10)
+        assert calls.next_in() == pytest.approx(30.0, abs=5.0), "another time is another call"
+
+    with_runtime(world, scenario)
+
+
+def test_a_key_beyond_the_horizon_is_called_by_the_round_that_comes_nearer(world: World) -> None:
+    async def scenario(runtime: Any) -> None:
+        table = Table(runtime, {A: 1})
+        now = [runtime.clock()]
+        runtime.clock = lambda: now[0]
+        look, calls = look_of(runtime, table)
+        table.states = {A: (HeadState.LATER, 3700.0)}
+        await look.claim(10)
+        assert calls.next_in() is None
+        now[0] += 200.0
+        table.states = {A: (HeadState.LATER, 3500.0)}
+        look.look_everywhere()
+        await look.claim(10)
+        assert calls.next_in() == pytest.approx(3500.0)
+
+    with_runtime(world, scenario)
