@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aftercommit.config import OutboxConfig
-from aftercommit.delivery.inflight import DefaultInFlightTracker
+from aftercommit.delivery.leases import DefaultInFlightTracker
 from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.engine import Health, Stats
 from aftercommit.errors import (

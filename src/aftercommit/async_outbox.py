@@ -225,13 +225,13 @@ class AsyncOutbox(OutboxBase):
         """One poll cycle; how many events it claimed. Not started, they are delivered in this task."""
         self._needs_delivery("poll")
         engine = self._current()
-        return await engine.by_hand.poll(is_started=engine.is_started)
+        return await engine.manual.poll(is_started=engine.is_started)
 
     async def drain(self, timeout: Duration | None = None) -> DrainResult:
         """Deliver until nothing is due."""
         self._needs_delivery("drain")
         limit, engine = None if timeout is None else seconds_of(timeout, name="timeout"), self._current()
-        return await engine.by_hand.drain(limit, is_started=engine.is_started)
+        return await engine.manual.drain(limit, is_started=engine.is_started)
 
     @property
     def dead(self) -> AsyncDeadLetters:

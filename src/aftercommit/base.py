@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 from weakref import WeakSet
 
 from aftercommit.config import OutboxConfig, Wiring, configure
+from aftercommit.delivery.agenda import EVERYWHERE, FIRST_LOOK
 from aftercommit.engine import Engine, Health
 from aftercommit.errors import ColourMismatch, InvalidOption, NotInTransaction, UnsupportedTransaction
 from aftercommit.events.durations import Duration, duration
@@ -19,10 +20,8 @@ from aftercommit.execution import Colour
 from aftercommit.handlers.bus import Bus
 from aftercommit.handlers.handler import Fallback
 from aftercommit.handlers.listeners import DefaultListenerRegistry
-from aftercommit.handlers.roster import AnyHandler
 from aftercommit.handlers.routing import Router
-from aftercommit.handlers.set import HandlerSet
-from aftercommit.polling.poller import FIRST_LOOK
+from aftercommit.handlers.set import AnyHandler, HandlerSet
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime
@@ -160,17 +159,17 @@ class OutboxBase(HandlerSet, ABC):
 
     def _wake(self) -> None:
         if self._engine is not None:
-            self._engine.poller.wake()
+            self._engine.agenda.add(EVERYWHERE)
 
     def _look_soon(self) -> None:
         """A commit is under way, and nobody will tell when it is done."""
         if self._engine is not None:
-            self._engine.poller.look_for_expected(FIRST_LOOK)
+            self._engine.agenda.look_for_expected(FIRST_LOOK)
 
     def _look_now(self) -> None:
         """A commit is done that could not be seen."""
         if self._engine is not None:
-            self._engine.poller.look_for_expected(0.0)
+            self._engine.agenda.look_for_expected(0.0)
 
     # ------------------------------------------------------------ looking
 

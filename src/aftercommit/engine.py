@@ -4,34 +4,35 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from datetime import timedelta
 from os import getpid
 from platform import node
 from typing import Final
 from uuid import uuid4
 
-from aftercommit.delivery.chain import Rules
-from aftercommit.delivery.delivery import Delivery
-from aftercommit.delivery.keeper import Keeper
-from aftercommit.delivery.leases import Held
+from aftercommit.config import OutboxConfig
+from aftercommit.delivery.agenda import EVERYWHERE, Agenda
+from aftercommit.delivery.chain import Delivery
+from aftercommit.delivery.lanes import Lanes
+from aftercommit.delivery.leases import Held, Holding, Keeper
+from aftercommit.delivery.outcomes import rule_of
+from aftercommit.delivery.ownership import Ownership
 from aftercommit.delivery.settler import Settler
 from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.errors import InvalidOption
 from aftercommit.events.claims import Backlog
-from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.fleet import Cluster, Instance
-from aftercommit.events.order import BlockedKey, KeyRule, OrderKey
+from aftercommit.events.order import BlockedKey
 from aftercommit.handlers.routing import Router
 from aftercommit.meter import Meter
-from aftercommit.ordering.fleet import cluster_of
-from aftercommit.ordering.ordering import Ordering
-from aftercommit.polling.due import PollerOptions
+from aftercommit.ordering.fleet import Fleet, cluster_of
+from aftercommit.ordering.keys import LookByKey, OrderedHotPath
+from aftercommit.ordering.wakeups import Announcer, WakeupListener
+from aftercommit.polling.due import Look, LookByTime
 from aftercommit.polling.hotpath import HotPathway
-from aftercommit.polling.manual import ByHand
-from aftercommit.polling.options import EngineOptions
+from aftercommit.polling.manual import ManualDelivery
 from aftercommit.polling.poller import OutboxPoller
 from aftercommit.polling.upkeep import Purge
-from aftercommit.ports import EventStore, Records, Runtime
+from aftercommit.ports import EventStore, OrderedStore, Records, Runtime
 from aftercommit.service import Service
 from aftercommit.writing.writer import OutboxWriter
 
@@ -67,152 +68,137 @@ class Health:
 
 
 class Engine:
-    """Built anew for every start, with an owner id of its own: what an earlier one held is not this one's."""
+    """Built anew for every start, with an owner id of its own: what an earlier one held is not this one's.
+
+    The rooms are built from the bottom up, each with what it needs of those below it.
+    """
 
     def __init__(
-        self, runtime: Runtime, store: EventStore, records: Records, router: Router, options: EngineOptions
+        self, runtime: Runtime, store: EventStore, records: Records, router: Router, config: OutboxConfig
     ) -> None:
         self.runtime = runtime
         self.owner = str(uuid4())
         self.is_started = False
         self._store = store
         self._records = records
-        self._router = router
-        self._options = options
-        self.meter = Meter(runtime, options.metrics)
+        self._config = config
+        self.meter = Meter(runtime, config.metrics)
         self.held = Held(runtime)
-        self.ordering = self._ordering() if options.ordered else None
+        # What falls due after the next round is found by that round.
+        longest = config.max_poll_interval or config.poll_interval
+        self.agenda = Agenda(runtime, self.held, interval=config.poll_interval, horizon=2 * longest)
+        self.lanes: Lanes[Holding] = Lanes(
+            runtime,
+            self.agenda,
+            hot_capacity=config.hot_queue_capacity,
+            cold_capacity=config.cold_queue_capacity,
+        )
         self.settler = Settler(
             runtime,
             store,
             self.held,
+            self.agenda,
+            self.lanes,
             self.meter,
-            capacity=options.hot_queue_capacity + options.cold_queue_capacity,
-            on_due=self._due_in,
-            on_lost=lambda lost: self.dispatcher.give_back(lambda key: key == lost),
-            blocks=self._rule().blocks,
+            capacity=config.hot_queue_capacity + config.cold_queue_capacity,
+            blocks=rule_of(config).blocks,
         )
-        self.delivery = self._delivery()
-        self.poller = OutboxPoller(
-            runtime,
-            store,
-            self.settler,
-            self.meter,
-            self._poller_options(),
-            look=self.ordering.by_key(runtime, self._poller_options()) if self.ordering else None,
-            is_needed=self._has_listeners,
-            has_fallback=self.delivery.has_fallback,
-        )
+        self.ownership = Ownership(runtime)
+        self.delivery = Delivery(runtime, router, self.meter, config)
         self.dispatcher = OutboxDispatcher(
             runtime,
             store,
+            self.lanes,
             self.delivery,
             self.settler,
             self.held,
+            self.ownership,
             self.meter,
-            worker_count=options.worker_count,
-            hot_queue_capacity=options.hot_queue_capacity,
-            cold_queue_capacity=options.cold_queue_capacity,
-            rule=self._rule(),
-            is_mine=self.ordering.is_mine if self.ordering else lambda _: True,
-            on_room=self.poller.go_on,
+            config,
         )
-        self.poller.feed(self.dispatcher)
-        if self.ordering is not None:
-            self.ordering.connect(self.poller, self.dispatcher)
-        self.hot_path = HotPathway(
-            self.dispatcher,
-            self.poller,
-            self.meter,
-            owner=self.owner,
-            lock_timeout=options.lock_timeout,
-            is_routable=self._is_routable,
-            on_ordered=self.ordering.committed if self.ordering else None,
+        ordered = self._ordered_store() if config.ordered else None
+        look: Look = (
+            LookByTime(runtime, store, config, owner=self.owner)
+            if ordered is None
+            else LookByKey(runtime, ordered, self.agenda, self.ownership, config, owner=self.owner)
+        )
+        self.poller = OutboxPoller(
+            runtime, look, self.dispatcher, self.delivery, self.agenda, self.settler, self.meter, config
+        )
+        self._announcer, self._fleet, self._listener = self._company() if config.ordered else (None, None, None)
+        self.hot_path = (
+            HotPathway(self.dispatcher, self.agenda, router, self.meter, config, owner=self.owner)
+            if ordered is None
+            else OrderedHotPath(
+                self.dispatcher,
+                self.agenda,
+                router,
+                self.meter,
+                config,
+                self.ownership,
+                self._announcer,
+                owner=self.owner,
+            )
         )
         self.writer = OutboxWriter(
             runtime,
             store,
             self.meter,
-            hook=options.writer_hook,
-            hot_path=self.hot_path if options.delivers or self.ordering else None,
+            hook=config.writer_hook,
+            hot_path=self.hot_path if config.delivers or config.ordered else None,
             rows_of=router.rows_of,
         )
-        self.by_hand = ByHand(
+        self.manual = ManualDelivery(
             runtime,
             store,
+            router,
+            self.agenda,
             self.poller,
             self.dispatcher,
             self.settler,
             self.held,
             self.meter,
-            options,
-            has_listeners=self._has_listeners,
+            config,
         )
-        self.keeper = Keeper(runtime, store, self.held, lock_timeout=options.lock_timeout)
-        self.purge = Purge(
-            runtime,
-            records,
-            retention=options.purge_retention or timedelta(0),
-            interval=options.purge_interval,
-            batch_size=options.purge_batch_size,
-            dead=options.purge_dead,
-            by_age=not options.delivers,
-        )
+        self.keeper = Keeper(runtime, store, self.held, lock_timeout=config.lock_timeout)
+        self.purge = Purge(runtime, records, config)
 
-    def _poller_options(self) -> PollerOptions:
-        return PollerOptions(
-            owner=self.owner,
-            interval=self._options.poll_interval,
-            batch_size=self._options.batch_size,
-            skip_recent=self._options.skip_recent,
-            lock_timeout=self._options.lock_timeout,
-            max_abandoned=self._options.max_abandoned,
-            max_interval=self._options.max_poll_interval,
-            rule=self._rule(),
-        )
+    def _ordered_store(self) -> OrderedStore:
+        if not isinstance(self._store, OrderedStore):
+            raise InvalidOption(
+                f"ordered=True needs a store that claims in order, and {self._store!r} has no heads() and claim_keys()",
+                fix="leave ordered out, or use another store",
+            )
+        return self._store
 
-    def _rule(self) -> KeyRule:
-        return KeyRule(stops=self._options.stop_on_first_failure, blocks=self._options.on_dead == "block")
-
-    def _ordering(self) -> Ordering:
-        instance = Instance(self.owner, node(), getpid())
-        return Ordering(self.runtime, self._store, self.meter, instance, self._options, self.held)
-
-    def _delivery(self) -> Delivery:
-        return Delivery(
+    def _company(self) -> tuple[Announcer | None, Fleet | None, WakeupListener | None]:
+        """Who tells the other instances, who shares the keys with them, and who hears them, where the store can."""
+        wakeups, membership = getattr(self._store, "wakeups", None), getattr(self._store, "membership", None)
+        announcer = None if wakeups is None else Announcer(self.runtime, wakeups, self.owner, self.meter)
+        if membership is None or not (self._config.delivers and self._config.poller_enabled):
+            return announcer, None, None
+        fleet = Fleet(
             self.runtime,
-            self._router,
-            self.meter,
-            Rules(
-                self._options.retry_policy,
-                self._options.max_attempts,
-                self._options.unroutable_grace,
-                self._options.max_abandoned,
-            ),
-            interceptors=self._options.interceptors,
-            tracker=self._options.in_flight_tracker,
+            membership,
+            Instance(self.owner, node(), getpid()),
+            self.ownership,
+            self.dispatcher,
+            self.agenda,
+            announcer,
+            self._config,
         )
-
-    def _due_in(self, seconds: float, key: OrderKey | None) -> None:
-        if self.ordering is None or key is None:
-            self.poller.due_in(seconds)
-        else:
-            self.ordering.due_in(seconds, key)
+        if wakeups is None:
+            return None, fleet, None
+        listener = WakeupListener(
+            self.runtime, wakeups, self.owner, self.meter, self.agenda, self.ownership, fleet.coordinator
+        )
+        return announcer, fleet, listener
 
     def unblocked(self) -> None:
-        """Dead events were replayed or discarded."""
-        self.poller.wake()
-        if self.ordering is not None:
-            self.ordering.unblocked()
-
-    def _has_listeners(self) -> bool:
-        return bool(self._router)
-
-    def _is_routable(self, event: EventEnvelope) -> bool:
-        try:
-            return len(self._router.routes_of(event)) > 0
-        except Exception:
-            return False  # the delivery will say what is wrong with the registry
+        """Dead events were replayed or discarded, of whatever keys."""
+        self.agenda.add(EVERYWHERE)
+        if self._announcer is not None:
+            self._announcer.tell_everything()
 
     # ------------------------------------------------------------ life
 
@@ -223,36 +209,52 @@ class Engine:
         except BaseException:
             self.is_started = False
             raise
-        if self.ordering is not None:
-            await self._joined(self.ordering)
-        if self._options.delivers:
+        if self._config.ordered:
+            await self._join()
+        if self._config.delivers:
             self.keeper.start()
             self.settler.start()
             self.dispatcher.start()
-            self.hot_path.is_open = self._options.hot_path
+            self.hot_path.is_open = self._config.hot_path
         self.hot_path.is_active = True
         for service in self._optional_services():
             service.start()
 
-    async def _joined(self, ordering: Ordering) -> None:
+    async def _join(self) -> None:
+        """Become one of the fleet. A process that delivers nothing owns nothing, and only tells the others."""
         try:
-            await ordering.start()
+            for messenger in (self._announcer, self._listener):
+                if messenger is not None:
+                    messenger.start()
+            if self._fleet is not None:
+                await self._fleet.start()
+            elif not (self._config.delivers and self._config.poller_enabled):
+                self.ownership.share()
         except BaseException:
             self.is_started = False
-            await ordering.stop()
+            await self._leave()
             raise
+
+    async def _leave(self) -> None:
+        """Sign off, and let the others know."""
+        if self._fleet is not None:
+            await self._fleet.stop()
+        for messenger in (self._listener, self._announcer):
+            if messenger is not None:
+                await messenger.stop()
 
     def _optional_services(self) -> list[Service]:
         services: list[Service] = []
-        if self._options.delivers and self._options.poller_enabled:
+        if self._config.delivers and self._config.poller_enabled:
             services.append(self.poller)
-        if self._options.purge_retention is not None:
+        if self._config.purge_retention is not None:
             services.append(self.purge)
         return services
 
     def _services(self) -> list[Service]:
-        ordering = self.ordering.services if self.ordering is not None else []
-        return [self.keeper, self.settler, *self._optional_services(), *ordering]
+        fleet = self._fleet.services if self._fleet is not None else ()
+        others = [service for service in (*fleet, self._announcer, self._listener) if service is not None]
+        return [self.keeper, self.settler, *self._optional_services(), *others]
 
     async def stop(self) -> None:
         """Everything ends, in the order of the walk; the keeper is last, so that no lease runs out meanwhile."""
@@ -260,10 +262,9 @@ class Engine:
         self.hot_path.is_active = self.hot_path.is_open = False
         await self.purge.stop()
         await self.poller.stop()
-        await self.dispatcher.close(self._options.drain_timeout)
-        await self.settler.finish(self._options.drain_timeout.total_seconds())
-        if self.ordering is not None:
-            await self.ordering.stop()
+        await self.dispatcher.close(self._config.drain_timeout)
+        await self.settler.finish(self._config.drain_timeout.total_seconds())
+        await self._leave()
         await self.keeper.stop()
         await self.runtime.close()
 
@@ -273,18 +274,18 @@ class Engine:
         await self._store.open()
         return Stats(
             backlog=await self._records.backlog(),
-            hot_depth=self.dispatcher.channel.hot_depth,
-            cold_depth=self.dispatcher.channel.cold_depth,
+            hot_depth=self.lanes.hot_depth,
+            cold_depth=self.lanes.cold_depth,
             held=len(self.held),
             unsettled=self.settler.unsettled,
             counters=self.meter.counts(),
-            unroutable=self.delivery.strays.counts(),
+            unroutable=self.delivery.unroutable(),
             unavailable=self.delivery.chain.circuits.open(),
             blocked=tuple(await self._blocked()),
         )
 
     async def _blocked(self) -> list[BlockedKey]:
-        if self.ordering is None or not self._rule().blocks:
+        if not self._config.ordered or not rule_of(self._config).blocks:
             return []
         return await self._records.blocked(_BLOCKED_AT_MOST)
 
@@ -293,7 +294,7 @@ class Engine:
         membership = getattr(self._store, "membership", None)
         if membership is None:
             raise InvalidOption(f"{self._store!r} knows no fleet", fix="use a store that has a membership")
-        return await cluster_of(membership, me=self.owner, stale_timeout=self._options.stale_timeout)
+        return await cluster_of(membership, me=self.owner, stale_timeout=self._config.stale_timeout)
 
     def health(self) -> Health:
         """Not started is not healthy; nor is a loop that has only failed since its last three turns were due."""
@@ -303,10 +304,10 @@ class Engine:
         for service in self._services():
             if service.failures_in_a_row >= 3:
                 problems.append(f"{service.name} has failed {service.failures_in_a_row} times in a row")
-        for name, count in self.delivery.chain.gates.stuck().items():
+        for name, count in self.delivery.chain.limiters.stuck().items():
             problems.append(f"{count} calls of the handler {name} are past its timeout and still run")
         idle = self.runtime.clock() - self.poller.progressed_at
-        limit = 3 * (self._options.max_poll_interval or self._options.poll_interval).total_seconds() + 1
+        limit = 3 * (self._config.max_poll_interval or self._config.poll_interval).total_seconds() + 1
         if self.poller in self._optional_services() and idle > limit:
             problems.append(f"the poller has not come round for {idle:.0f} s")
         return Health(not problems, tuple(problems))

@@ -23,7 +23,7 @@ class Meter:
         self._runtime = runtime
         self._exporter = exporter
         # The default exporter does nothing, so nothing is called for it.
-        self._exports = type(exporter) is not MetricsExporter
+        self.exports = type(exporter) is not MetricsExporter
         self._lock = runtime.lock()
         self._counts: Counter[str] = Counter()
         self._last_said: dict[str, float] = {}
@@ -32,14 +32,14 @@ class Meter:
         """Raise a counter; the exporter has a method `increment_<name>`."""
         with self._lock:
             self._counts[name] += times
-        if self._exports:
+        if self.exports:
             method = getattr(self._exporter, f"increment_{name}", None)
             for _ in range(times):
                 self._export(method)
 
     def record(self, name: str, *values: float) -> None:
         """Set a gauge; the exporter has a method `record_<name>`."""
-        if self._exports:
+        if self.exports:
             self._export(getattr(self._exporter, f"record_{name}", None), *values)
 
     def _export(self, method: Callable[..., None] | None, *values: float) -> None:
@@ -50,10 +50,6 @@ class Meter:
         except Exception as error:
             if self.may_say("exporter"):
                 log.warning("the metrics exporter failed and is ignored: %s", error_text(error))
-
-    @property
-    def exports(self) -> bool:
-        return self._exports
 
     def may_say(self, topic: str) -> bool:
         """Whether a repeated WARNING is due again."""

@@ -200,13 +200,13 @@ class Outbox(OutboxBase):
         """One poll cycle; how many events it claimed. Not started, they are delivered in this thread."""
         self._needs_delivery("poll")
         engine = self._current()
-        return run(engine.by_hand.poll(is_started=engine.is_started))
+        return run(engine.manual.poll(is_started=engine.is_started))
 
     def drain(self, timeout: Duration | None = None) -> DrainResult:
         """Deliver until nothing is due."""
         self._needs_delivery("drain")
         limit, engine = None if timeout is None else seconds_of(timeout, name="timeout"), self._current()
-        return run(engine.by_hand.drain(limit, is_started=engine.is_started))
+        return run(engine.manual.drain(limit, is_started=engine.is_started))
 
     @property
     def dead(self) -> DeadLetters:

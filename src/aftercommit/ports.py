@@ -68,9 +68,8 @@ class Runtime(Protocol):
     @property
     def colour(self) -> Colour: ...
 
-    def clock(self) -> float:
-        """Seconds that go on while the machine sleeps, never back."""
-        ...
+    #: Seconds that go on while the machine sleeps, never back.
+    clock: Callable[[], float]
 
     def identity(self) -> object:
         """What is running now: an object for the thread, or the task (None outside one)."""

@@ -1,12 +1,13 @@
-"""A loop that goes on: it survives its own errors, says so, and ends when it is told to."""
+"""Loops that go on: they survive their own errors, say so, and end when they are told to."""
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from datetime import timedelta
 
 from aftercommit.events.redact import traceback_text
-from aftercommit.ports import Runtime, Task
+from aftercommit.ports import Monitor, Runtime, Task
 
 log = logging.getLogger("aftercommit.service")
 
@@ -18,10 +19,11 @@ LONGEST_PAUSE = 5.0
 class Service(ABC):
     """Runs `step` over and over on a task of its own. Starting twice and stopping twice are fine."""
 
-    def __init__(self, runtime: Runtime, name: str) -> None:
+    def __init__(self, runtime: Runtime, name: str, monitor: Monitor | None = None) -> None:
+        """With a `monitor` of somebody else's, where what it waits for is told on that one."""
         self.runtime = runtime
         self.name = name
-        self.monitor = runtime.monitor()
+        self.monitor = runtime.monitor() if monitor is None else monitor
         self.is_stopping = False
         self.failures_in_a_row = 0
         #: When a step last came to its end, on the runtime's clock; health looks at it.
@@ -61,3 +63,29 @@ class Service(ABC):
             self.is_stopping = True
             self.monitor.notify_all()
         return self._task is None or await self._task.join(timeout)
+
+
+class Repeating(Service):
+    """Does its work once in every interval, and sooner when it is called."""
+
+    def __init__(self, runtime: Runtime, name: str, interval: timedelta) -> None:
+        super().__init__(runtime, name)
+        self.interval = interval.total_seconds()
+        self._is_called = False
+
+    @abstractmethod
+    async def work(self) -> None: ...
+
+    def call(self) -> None:
+        """Do it now. From any thread."""
+        with self.monitor:
+            self._is_called = True
+            self.monitor.notify_all()
+
+    async def step(self) -> None:
+        # After an error the pause is over already, and what waits for this work has no time for another interval.
+        pause = 0.0 if self.failures_in_a_row else self.interval
+        await self.monitor.wait_for(lambda: self.is_stopping or self._is_called, pause)
+        self._is_called = False
+        if not self.is_stopping:
+            await self.work()

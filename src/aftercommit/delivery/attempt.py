@@ -8,10 +8,10 @@ from contextvars import Context, copy_context
 from inspect import isasyncgen, isgenerator
 from typing import Final
 
-from aftercommit.delivery.gates import Gate
+from aftercommit.delivery.limits import Limiter
 from aftercommit.errors import HandlerTimeout, InvalidListener
 from aftercommit.events.claims import Claimed
-from aftercommit.events.context import current_context, restore, split
+from aftercommit.events.context import carried, restore, split
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.metadata import EventMetadata, FailureContext
 from aftercommit.events.outcome import Ok, Raised, Result, RetryAfter
@@ -39,11 +39,12 @@ class Attempt:
         self._meter = meter
         self._interceptors = tuple(interceptors)
 
-    async def handle(self, claimed: Claimed, route: Route, gate: Gate | None) -> Result:
+    async def handle(self, claimed: Claimed, route: Route, limiter: Limiter | None) -> Result:
         """The whole of one attempt in one context: what `before` sets, the handler and `after` see."""
-        event, context = claimed.event, context_of(claimed.event)
+        event = claimed.event
+        context = context_of(event) if event.headers or carried.get() else copy_context()
         if not self._interceptors:
-            return await self._listen(claimed, route, gate, context)
+            return await self._listen(claimed, route, limiter, context)
         result: Result = _NOTHING
         entered: list[EventInterceptor] = []
         for interceptor in self._interceptors:
@@ -52,60 +53,62 @@ class Attempt:
                 break
             entered.append(interceptor)
         else:
-            result = await self._listen(claimed, route, gate, context)
+            result = await self._listen(claimed, route, limiter, context)
         await self._after(entered, event, result, context)
         return result
 
     async def fall_back(
-        self, claimed: Claimed, route: Route, fallback: Fallback, failure: FailureContext, gate: Gate | None
+        self, claimed: Claimed, route: Route, fallback: Fallback, failure: FailureContext, limiter: Limiter | None
     ) -> Result:
         """Call a fallback with what its handler got, then the failure."""
-        try:
-            given = self._payload(claimed.event, route)
-        except Exception as error:
-            return Raised(error)
+        given: object = claimed.event
+        if route.payload is not None:
+            try:
+                given = self._payloads.decode(claimed.event, route.payload)
+            except Exception as error:
+                return Raised(error)
         more = (metadata_of(claimed, route.id),) if fallback.takes_metadata else ()
         context = context_of(claimed.event)
-        return await self._timed(fallback.function, (given, *more, failure), route, gate, context)
+        return await self._timed(fallback.function, (given, *more, failure), route, limiter, context)
 
-    async def _listen(self, claimed: Claimed, route: Route, gate: Gate | None, context: Context) -> Result:
-        try:
-            arguments: tuple[object, ...] = (self._payload(claimed.event, route),)
-        except Exception as error:
-            return Raised(error)
-        if route.takes_metadata:
-            arguments += (metadata_of(claimed, route.id),)
+    async def _listen(self, claimed: Claimed, route: Route, limiter: Limiter | None, context: Context) -> Result:
+        given: object = claimed.event
+        if route.payload is not None:
+            try:
+                given = self._payloads.decode(claimed.event, route.payload)
+            except Exception as error:
+                return Raised(error)
+        arguments = (given, metadata_of(claimed, route.id)) if route.takes_metadata else (given,)
         result: Result = _NOTHING
         for function in route.functions:
             started = self._runtime.clock() if self._meter.exports else 0.0
-            result = await self._timed(function, arguments, route, gate, context)
+            result = await self._timed(function, arguments, route, limiter, context)
             if self._meter.exports:
                 self._meter.record("listener_duration_ms", (self._runtime.clock() - started) * 1000)
             if isinstance(result, Raised) or isinstance(result.value, RetryAfter):
                 break
         return result
 
-    def _payload(self, event: EventEnvelope, route: Route) -> object:
-        return event if route.payload is None else self._payloads.decode(event, route.payload)
-
     async def _timed(
         self,
         function: Callable[..., object],
         arguments: tuple[object, ...],
         route: Route,
-        gate: Gate | None,
+        limiter: Limiter | None,
         context: Context,
     ) -> Result:
-        if route.timeout is None or gate is None:
-            return await self._call(function, *arguments, context=context)
+        if route.timeout is None or limiter is None:
+            result = await self._runtime.call(function, *arguments, context=context)
+            # None is what nearly all handlers return.
+            return result if isinstance(result, Ok) and result.value is None else _whole(function, result)
         result = _whole(
             function,
             await self._runtime.call(
-                function, *arguments, context=context, timeout=route.timeout, ended=gate.came_back
+                function, *arguments, context=context, timeout=route.timeout, ended=limiter.came_back
             ),
         )
         if isinstance(result, Raised) and isinstance(result.error, HandlerTimeout) and result.error.still_runs:
-            gate.left_behind()
+            limiter.left_behind()
             log.error("%s is past its timeout and still runs; nothing can end it: %s", route.id, result.error.message)
         return result
 
@@ -139,8 +142,7 @@ def _whole(function: Callable[..., object], result: Result) -> Result:
 def context_of(event: EventEnvelope) -> Context:
     """A fresh context with what the event carries, and nothing of an event around it."""
     context = copy_context()
-    if event.headers or current_context():
-        context.run(restore, split(event.headers)[1])
+    context.run(restore, split(event.headers)[1])
     return context
 
 

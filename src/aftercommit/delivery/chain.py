@@ -1,116 +1,240 @@
-"""What happens to one event at one handler: handler, retry, fallback, permanent failure. It ends in one outcome."""
+"""One delivery: who receives the event, the steps for each of them (handler, retry, fallback, the end), one outcome for
+the row."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
+from typing import Any, Final, TypeAlias
 
+from aftercommit.config import OutboxConfig
 from aftercommit.delivery.attempt import Attempt, failure_of
 from aftercommit.delivery.circuits import Circuits
-from aftercommit.delivery.gates import Gate, Gates
-from aftercommit.delivery.outcomes import both_failed, decide, falls_back, worker_lost
+from aftercommit.delivery.limits import Limiter, Limiters
+from aftercommit.delivery.outcomes import (
+    both_failed,
+    combine,
+    decide,
+    decide_unroutable,
+    falls_back,
+    still_to_run,
+    worker_lost,
+)
 from aftercommit.errors import HandlerTimeout, UndecodablePayload, UnroutableEvent
-from aftercommit.events.claims import Claimed
+from aftercommit.events.claims import Claimed, RowKey
 from aftercommit.events.metadata import StoredError
-from aftercommit.events.outcome import DONE, Dead, Defer, Discard, Outcome, Raised, Release, Result, Retry, Unavailable
+from aftercommit.events.outcome import (
+    DONE,
+    Dead,
+    Defer,
+    Discard,
+    Outcome,
+    Raised,
+    Release,
+    Result,
+    Retry,
+    RetryAfter,
+    Unavailable,
+)
 from aftercommit.events.redact import error_text, traceback_text
 from aftercommit.events.retry import RetryPolicy, limit_of
 from aftercommit.handlers.routing import Route, Router
+from aftercommit.hooks import InFlightTracker
+from aftercommit.meter import Meter
 from aftercommit.ports import Runtime
 
 log = logging.getLogger("aftercommit.delivery")
 
+#: When an event that cannot run here now is looked at again.
+LATER: Final = timedelta(seconds=1)
 
-#: Whose destination it is, and the one that is declared for the event.
-Line = tuple[str, str | None]
+#: Enough rows that nobody here can handle to see that something is wrong; the rest is not counted.
+_COUNTED_AT_MOST: Final = 1000
+
+#: Who talks to a destination, and the name that is declared for this event's, if any.
+Caller: TypeAlias = tuple[str, str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """How failures are judged where a handler has no policy of its own."""
+class Delivery:
+    """Runs one event and says what is to be written. Never raises."""
 
-    policy: RetryPolicy
-    max_attempts: int
-    unroutable_grace: timedelta | None
-    max_abandoned: int = 5
+    def __init__(self, runtime: Runtime, router: Router, meter: Meter, config: OutboxConfig) -> None:
+        self.router = router
+        self._meter = meter
+        self._grace = config.unroutable_grace
+        self.max_abandoned = config.max_abandoned
+        self._tracker = config.in_flight_tracker
+        self._lock = runtime.lock()
+        self._unroutable: dict[str, set[RowKey]] = {}
+        self.chain = Chain(runtime, router, Attempt(runtime, router.payloads, meter, config.interceptors), config)
+
+    async def deliver(self, claimed: Claimed) -> Outcome:
+        if self._tracker is not None:
+            return await self._tracked(self._tracker, claimed)
+        return await self._deliver(claimed)
+
+    async def _tracked(self, tracker: InFlightTracker, claimed: Claimed) -> Outcome:
+        name = "/".join(part for part in claimed.lease.key if part)
+        if not self._asked(tracker.try_acquire, name):
+            return Defer(LATER)
+        try:
+            return await self._deliver(claimed)
+        finally:
+            self._asked(tracker.release, name)
+
+    def _asked(self, question: Callable[[str], object], name: str) -> object:
+        """The tracker's answer; None when it failed. It may be a user's own, and away."""
+        try:
+            return question(name)
+        except Exception as error:
+            if self._meter.may_say("tracker"):
+                log.warning("the in-flight tracker failed for %s: %s", name, error_text(error))
+            return None
+
+    async def _deliver(self, claimed: Claimed) -> Outcome:
+        try:
+            routes = self.router.routes_of_row(claimed.event, claimed.lease.key.handler_id)
+        except UnroutableEvent as error:
+            return self._unknown(claimed, error)
+        except Exception as error:  # a registry or a predicate of the user's own
+            outcome = self.chain.judge(claimed, None, Raised(error))
+            log_failure(claimed, None, error, outcome)
+            return outcome
+        run = self.chain.lost if claimed.abandoned >= self.max_abandoned else self.chain.run
+        if len(routes) > 1 or claimed.done_handlers:
+            return await self._run_all(claimed, routes, run)
+        try:
+            return await run(claimed, routes[0])
+        except UnroutableEvent as error:
+            return self._unknown(claimed, error)
+
+    async def _run_all(
+        self,
+        claimed: Claimed,
+        routes: Sequence[Route],
+        run: Callable[[Claimed, Route], Coroutine[Any, Any, Outcome]],
+    ) -> Outcome:
+        """One row for several handlers. None keeps the others from running, and none that has succeeded runs again."""
+        done = self.router.current(claimed.done_handlers)
+        waiting = still_to_run([route.id for route in routes], done)
+        outcomes: dict[str, Outcome] = {}
+        for route in routes:
+            if route.id in waiting:
+                try:
+                    outcomes[route.id] = await run(claimed, route)
+                except UnroutableEvent as error:
+                    outcomes[route.id] = self._unknown(claimed, error)
+                if isinstance(outcomes[route.id], Release):  # closing: the others are not begun
+                    break
+        return combine(outcomes, done)
+
+    def _unknown(self, claimed: Claimed, error: UnroutableEvent) -> Outcome:
+        """Nobody in this process can handle it. The first of its kind is said aloud, and all are counted."""
+        outcome = decide_unroutable(age=claimed.age, grace=self._grace, again=LATER, error=error)
+        if isinstance(outcome, Defer):
+            event, key = claimed.event, claimed.lease.key
+            name = key.handler_id or f"{event.aggregate_type}/{event.event_type}"
+            with self._lock:
+                is_new = name not in self._unroutable
+                rows = self._unroutable.setdefault(name, set())
+                if len(rows) < _COUNTED_AT_MOST:
+                    rows.add(key)
+            if is_new:
+                log.warning("rows wait for %s, which this process does not have: %s", name, error)
+        return outcome
+
+    def unroutable(self) -> dict[str, int]:
+        """How many rows were met that nobody here can handle, by the handler or route that they wait for."""
+        with self._lock:
+            return {name: len(rows) for name, rows in self._unroutable.items()}
+
+    def has_fallback(self, claimed: Claimed) -> bool:
+        """Whether somebody would take this event after its handlers."""
+        try:
+            routes = self.router.routes_of_row(claimed.event, claimed.lease.key.handler_id)
+            return any(self.router.fallback_of(route, claimed.event) is not None for route in routes)
+        except Exception:  # nobody here has it, or a registry of the user's own failed
+            return False
 
 
 class Chain:
-    """The steps, in order. Each takes what the one before left over."""
+    """The steps of one event at one handler, in order. Each takes what the one before left over."""
 
-    def __init__(self, runtime: Runtime, router: Router, attempt: Attempt, rules: Rules) -> None:
+    def __init__(self, runtime: Runtime, router: Router, attempt: Attempt, config: OutboxConfig) -> None:
         self._runtime = runtime
         self._router = router
         self._attempt = attempt
-        self._rules = rules
+        self._policy = config.retry_policy
+        self._max_attempts = config.max_attempts
         self.circuits = Circuits(runtime)
-        self.gates = Gates(runtime)
+        self.limiters = Limiters(runtime)
 
     async def run(self, claimed: Claimed, route: Route) -> Outcome:
-        """All steps for one event and one handler."""
-        if route.is_free and not self.circuits:
-            return await self._after(
-                claimed, route, (route.line, None), await self._attempt.handle(claimed, route, None)
-            )
-        return await self._run_limited(claimed, route)
+        """All steps. Raises UnroutableEvent when nobody here knows the event's class."""
+        if not route.is_free or self.circuits.known:
+            return await self._run_limited(claimed, route)
+        result = await self._attempt.handle(claimed, route, None)
+        if not isinstance(result, Raised) and not isinstance(result.value, RetryAfter):
+            return DONE
+        return await self._after(claimed, route, (route.caller, None), result)
 
     async def _run_limited(self, claimed: Claimed, route: Route) -> Outcome:
         """With a look at its limits and its destination before."""
         try:
-            line = self._line(claimed, route)
+            caller = self._caller(claimed, route)
         except Exception as error:  # a function of the user's own
-            return await self._failed(claimed, route, (route.line, None), Raised(error))
-        gate = self.gates.of(route.id, route.options)
-        wait = self._wait(claimed, line, gate)
+            return await self._failed(claimed, route, (route.caller, None), Raised(error))
+        limiter = self.limiters.of(route.id, route.options)
+        wait = self._wait(claimed, caller, limiter)
         if wait is not None:
             return Defer(timedelta(seconds=wait))
         started = self._runtime.clock()
         try:
-            result = await self._attempt.handle(claimed, route, gate)
-            return await self._after(claimed, route, line, result)
+            result = await self._attempt.handle(claimed, route, limiter)
+            return await self._after(claimed, route, caller, result)
         except BaseException:  # the caller is cancelled, or nobody here knows the event: no word of its destination
-            self.circuits.interrupted(*line)
+            self.circuits.interrupted(*caller)
             raise
         finally:
-            if gate is not None:
-                gate.leave(self._runtime.clock() - started)
+            if limiter is not None:
+                limiter.leave(self._runtime.clock() - started)
 
-    def _line(self, claimed: Claimed, route: Route) -> Line:
+    def _caller(self, claimed: Claimed, route: Route) -> Caller:
         """The handler, and the destination that it has declared for this event."""
-        declared = route.options.destination if route.options is not None else None
-        return route.line, declared(claimed.event) if declared is not None else None
+        destination = route.options.destination if route.options is not None else None
+        return route.caller, destination(claimed.event) if destination is not None else None
 
-    def _wait(self, claimed: Claimed, line: Line, gate: Gate | None) -> float | None:
+    def _wait(self, claimed: Claimed, caller: Caller, limiter: Limiter | None) -> float | None:
         """Seconds that the event has to wait before it is begun; None when it may begin now."""
         # A suspect is never put off: that would be a report, and what it may have killed would be forgotten.
-        wait = None if claimed.is_suspect else self.circuits.wait(*line)
-        if wait is not None or gate is None:
+        wait = None if claimed.is_suspect else self.circuits.wait(*caller)
+        if wait is not None or limiter is None:
             return wait
-        wait = gate.enter(must=claimed.is_suspect)
+        wait = limiter.enter(must=claimed.is_suspect)
         if wait is not None:
-            self.circuits.interrupted(*line)
+            self.circuits.interrupted(*caller)
         return wait
 
-    async def _after(self, claimed: Claimed, route: Route, line: Line, result: Result) -> Outcome:
+    async def _after(self, claimed: Claimed, route: Route, caller: Caller, result: Result) -> Outcome:
         """What follows from the call: done, another attempt, the fallback, or the end."""
         if isinstance(result, Raised):
-            return await self._failed(claimed, route, line, result)
-        self.circuits.answered(*line)
+            return await self._failed(claimed, route, caller, result)
+        self.circuits.answered(*caller)
         return self.judge(claimed, route, result)
 
-    async def _failed(self, claimed: Claimed, route: Route, line: Line, result: Raised) -> Outcome:
+    async def _failed(self, claimed: Claimed, route: Route, caller: Caller, result: Raised) -> Outcome:
         error = result.error
         if isinstance(error, UnroutableEvent):
             raise error  # a newer release has written it; others may know it
         if result.interrupted:
-            self.circuits.interrupted(*line)
+            self.circuits.interrupted(*caller)
             return Release(was_started=True)
         if isinstance(error, Unavailable):
-            wait = self.circuits.away(*line, error)
+            wait = self.circuits.away(*caller, error)
             log.info("%r waits for %s: %s", claimed.event, error.destination, error_text(error.__cause__ or error))
             return Defer(timedelta(seconds=wait))
-        self._tell(line, error)
+        self._tell(caller, error)
         outcome = self.judge(claimed, route, result)
         if isinstance(error, Discard):
             log.info("%s discarded %r: %s", route.id, claimed.event, error.message)
@@ -118,18 +242,17 @@ class Chain:
             log_failure(claimed, route, error, outcome)
         if not falls_back(error, outcome):
             return outcome
-        policy, limit = self._policy(route)
-        exhausted = claimed.attempts + 1 >= limit_of(policy, limit)
+        exhausted = claimed.attempts + 1 >= limit_of(self._policy_of(route), self._max_attempts)
         return await self._fall_back(claimed, route, error, exhausted=exhausted) or outcome
 
-    def _tell(self, line: Line, error: BaseException) -> None:
+    def _tell(self, caller: Caller, error: BaseException) -> None:
         """What a failure says of the destination."""
         if isinstance(error, HandlerTimeout):
-            self.circuits.silent(*line)
+            self.circuits.silent(*caller)
         elif isinstance(error, UndecodablePayload):  # nobody was called
-            self.circuits.interrupted(*line)
+            self.circuits.interrupted(*caller)
         else:
-            self.circuits.answered(*line)
+            self.circuits.answered(*caller)
 
     async def lost(self, claimed: Claimed, route: Route) -> Outcome:
         """For an event that has ended too many processes: its handler is not called again, its fallback once."""
@@ -138,8 +261,8 @@ class Chain:
 
     def judge(self, claimed: Claimed, route: Route | None, result: Result) -> Outcome:
         """The step of retries: done, another attempt, or no more."""
-        policy, limit = self._policy(route)
-        return decide(result, attempts=claimed.attempts, policy=policy, max_attempts=limit)
+        policy = self._policy_of(route)
+        return decide(result, attempts=claimed.attempts, policy=policy, max_attempts=self._max_attempts)
 
     async def _fall_back(
         self, claimed: Claimed, route: Route, error: BaseException, *, exhausted: bool
@@ -149,8 +272,8 @@ class Chain:
         if fallback is None:
             return None
         failure = failure_of(claimed, route.id, error, exhausted=exhausted)
-        gate = self.gates.of(route.id, route.options)
-        result = await self._attempt.fall_back(claimed, route, fallback, failure, gate)
+        limiter = self.limiters.of(route.id, route.options)
+        result = await self._attempt.fall_back(claimed, route, fallback, failure, limiter)
         if not isinstance(result, Raised):
             log.info("the fallback of %s took over %r", route.id, claimed.event)
             return DONE
@@ -159,9 +282,10 @@ class Chain:
         log.warning("the fallback of %s failed for %r: %s", route.id, claimed.event, traceback_text(result.error))
         return both_failed(error, result.error)
 
-    def _policy(self, route: Route | None) -> tuple[RetryPolicy, int]:
+    def _policy_of(self, route: Route | None) -> RetryPolicy:
+        """The handler's own, else the outbox's."""
         own = route.options.retry if route is not None and route.options is not None else None
-        return (self._rules.policy if own is None else own), self._rules.max_attempts
+        return self._policy if own is None else own
 
 
 def log_failure(claimed: Claimed, route: Route | None, error: BaseException, outcome: Outcome) -> None:

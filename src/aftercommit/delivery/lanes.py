@@ -1,12 +1,15 @@
-"""The two bounded lanes: hot events from commits, cold ones from the table, drained two to one."""
+"""The two bounded lanes where events wait for workers, and where workers park: hot events from commits, cold ones from
+the table, drained two to one. Offering never blocks, and whoever takes sleeps until it is woken."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
+from aftercommit.delivery.agenda import THE_REST, Agenda
 from aftercommit.events.order import OrderKey
+from aftercommit.ports import Runtime
 
 #: Hot events per cold one while both wait: latency first, yet the table always moves.
 HOT_PER_COLD: Final = 2
@@ -29,9 +32,11 @@ T = TypeVar("T", bound=Laned)
 
 class Lanes(Generic[T]):
     """What waits for a worker. A suspect waits in the cold lane's room until no other suspect runs, and an item of a
-    key until the one before it has ended."""
+    key until the one before it has ended. All but `take` and `quiet` may be called from any thread and return at once.
+    """
 
-    def __init__(self, *, hot_capacity: int, cold_capacity: int) -> None:
+    def __init__(self, runtime: Runtime, agenda: Agenda, *, hot_capacity: int, cold_capacity: int) -> None:
+        self._agenda = agenda
         self._hot: deque[T] = deque()
         self._cold: deque[T] = deque()
         self._suspects: deque[T] = deque()
@@ -43,97 +48,182 @@ class Lanes(Generic[T]):
         # Keys of which an item waits in a lane or runs, each with the items that come after that one.
         self._followers: dict[OrderKey, deque[T]] = {}
         self._following = 0
+        self._busy = 0
+        self._is_closed = False
+        self._room_wanted = 0
+        self._monitor = runtime.monitor()
+        # Those who wait for quiet have a room of their own: one notify on the workers' monitor must reach a worker.
+        self._watchers = runtime.monitor()
+        self._watched = 0
 
-    def reserve_hot(self, count: int) -> int:
-        """Set aside up to `count` hot slots; how many it could."""
-        granted = max(0, min(count, self._hot_capacity - len(self._hot) - self._reserved))
-        self._reserved += granted
-        return granted
+    # ------------------------------------------------------------ offering
 
-    def cancel_hot(self, count: int) -> None:
+    def reserve(self, count: int) -> int:
+        """Set aside hot slots for events that are not committed yet; how many it could."""
+        with self._monitor:
+            if self._is_closed:
+                return 0
+            granted = max(0, min(count, self._hot_capacity - len(self._hot) - self._reserved))
+            self._reserved += granted
+            return granted
+
+    def cancel(self, count: int) -> None:
         """Give reserved slots back unused."""
-        self._reserved -= count
+        with self._monitor:
+            self._reserved -= count
 
-    def fill_hot(self, item: T) -> None:
-        """Use one reserved slot."""
-        self._reserved -= 1
-        self._hot.append(item)
+    def fill(self, item: T) -> bool:
+        """Use a reserved slot; False when the lanes were closed since."""
+        with self._monitor:
+            self._reserved -= 1
+            if self._is_closed:
+                return False
+            self._hot.append(item)
+            self._monitor.notify()
+            return True
 
-    def offer_cold(self, *items: T) -> bool:
-        """False, and nothing is taken, when the cold lane has not so much room."""
-        if self.cold_room < len(items):
-            return False
-        for item in items:
-            self._place(item)
-        return True
+    def offer(self, items: Sequence[T]) -> bool:
+        """Put into the cold lane, all or nothing; False when it has not so much room, or is closed."""
+        with self._monitor:
+            if self._is_closed or self._cold_capacity - self.cold_depth < len(items):
+                return False
+            startable = 0
+            for item in items:
+                key = item.order_key
+                if key is not None:
+                    if (followers := self._followers.get(key)) is not None:
+                        followers.append(item)
+                        self._following += 1
+                        continue
+                    self._followers[key] = deque()
+                (self._suspects if item.is_suspect else self._cold).append(item)
+                startable += 1
+            self._monitor.notify(startable)
+            return True
 
-    def _place(self, item: T) -> None:
-        key = item.order_key
-        if key is None:
-            self._line_up(item)
-        elif key in self._followers:
-            self._followers[key].append(item)
-            self._following += 1
-        else:
-            self._followers[key] = deque()
-            self._line_up(item)
+    # ------------------------------------------------------------ taking
 
-    def _line_up(self, item: T) -> None:
-        (self._suspects if item.is_suspect else self._cold).append(item)
+    async def take(self) -> T | None:
+        """The next item for a worker; None when the lanes are closed and have nothing that may run."""
+        return (await self._monitor.wait_for(self._next))[0]
 
-    def take(self) -> T | None:
-        """The next item, two hot to one cold; None when nothing may run now."""
+    def take_now(self) -> T | None:
+        """The next item that may run now; None when there is none."""
+        with self._monitor:
+            found = self._next()
+            return found[0] if found else None
+
+    def _next(self) -> tuple[T | None, ...]:
+        """Two hot to one cold. Empty, and so false, while there is nothing to say. The mutex is held."""
         if self._hot and (self._hot_streak < HOT_PER_COLD or not self._has_cold()):
             self._hot_streak += 1
-            return self._hot.popleft()
-        self._hot_streak = 0
-        if self._suspects and not self._suspect_runs:
-            self._suspect_runs = True
-            return self._suspects.popleft()
-        return self._cold.popleft() if self._cold else None
-
-    def ended(self, item: T, *, goes_on: bool = True) -> list[T]:
-        """A taken item has ended, and the next one of its key may run; or else all of them leave."""
-        if item.is_suspect:
-            self._suspect_runs = False
-        key = item.order_key
-        if key is None or (followers := self._followers.get(key)) is None:
-            return []
-        if goes_on and followers:
-            self._following -= 1
-            self._line_up(followers.popleft())
-            return []
-        del self._followers[key]
-        self._following -= len(followers)
-        return list(followers)
-
-    def give_back(self, leaves: Callable[[OrderKey], bool]) -> list[T]:
-        """Take out what waits of some keys. What runs keeps its place, and whatever comes later waits for it."""
-        waiting = [item for lane in (self._suspects, self._cold) for item in _taken_out(lane, leaves)]
-        unstarted = {item.order_key for item in waiting}
-        for key in [key for key in self._followers if leaves(key)]:
-            followers = self._followers.pop(key)
-            self._following -= len(followers)
-            waiting += followers
-            if key not in unstarted:
-                self._followers[key] = deque()
-        return waiting
-
-    def clear(self) -> list[T]:
-        """Take out everything that waits."""
-        followers = [item for items in self._followers.values() for item in items]
-        waiting = [*self._hot, *self._suspects, *self._cold, *followers]
-        for lane in (self._hot, self._suspects, self._cold, self._followers):
-            lane.clear()
-        self._following = 0
-        return waiting
+            item = self._hot.popleft()
+        else:
+            self._hot_streak = 0
+            if self._suspects and not self._suspect_runs:
+                self._suspect_runs = True
+                item = self._suspects.popleft()
+            elif self._cold:
+                item = self._cold.popleft()
+            else:
+                # Suspects may still wait for the one that runs; the worker that ends it takes the next.
+                return (None,) if self._is_closed else ()
+            if self._room_wanted:
+                self._tell_room()
+        self._busy += 1
+        return (item,)
 
     def _has_cold(self) -> bool:
         return bool(self._cold) or bool(self._suspects and not self._suspect_runs)
 
+    def finished(self, item: T, *, goes_on: bool = True) -> Sequence[T]:
+        """A taken item has left its worker, and the next one of its key may run; or else all of them leave, and are
+        returned: **when an event of a key is not completed, everything later of that key leaves memory.**"""
+        leaving: Sequence[T] = ()
+        with self._monitor:
+            self._busy -= 1
+            key = item.order_key
+            if key is not None and (followers := self._followers.get(key)) is not None:
+                if goes_on and followers:
+                    self._following -= 1
+                    follower = followers.popleft()  # which this worker takes itself
+                    (self._suspects if follower.is_suspect else self._cold).append(follower)
+                else:
+                    del self._followers[key]
+                    self._following -= len(followers)
+                    leaving = followers
+                    if self._room_wanted:
+                        self._tell_room()
+            if item.is_suspect:
+                self._suspect_runs = False
+                self._monitor.notify()
+        if self._watched:
+            self._tell_watchers()
+        return leaving
+
+    def give_back(self, leaves: Callable[[OrderKey], bool]) -> list[T]:
+        """Take out what waits of some keys. What runs keeps its place, and whatever comes later waits for it."""
+        with self._monitor:
+            waiting = [item for lane in (self._suspects, self._cold) for item in _taken_out(lane, leaves)]
+            unstarted = {item.order_key for item in waiting}
+            for key in [key for key in self._followers if leaves(key)]:
+                followers = self._followers.pop(key)
+                self._following -= len(followers)
+                waiting += followers
+                if key not in unstarted:
+                    self._followers[key] = deque()
+            self._tell_room()
+        self._tell_watchers()
+        return waiting
+
+    def clear(self) -> list[T]:
+        """Take out everything that waits."""
+        with self._monitor:
+            followers = [item for items in self._followers.values() for item in items]
+            waiting = [*self._hot, *self._suspects, *self._cold, *followers]
+            for lane in (self._hot, self._suspects, self._cold, self._followers):
+                lane.clear()
+            self._following = 0
+        self._tell_watchers()
+        return waiting
+
+    # ------------------------------------------------------------ watching
+
+    def want_room(self, count: int) -> None:
+        """Tell the agenda once that many cold slots are free; at once when they have become so meanwhile."""
+        with self._monitor:
+            self._room_wanted = count
+            self._tell_room()
+
+    def _tell_room(self) -> None:
+        if self._room_wanted and self.cold_room >= self._room_wanted:
+            self._room_wanted = 0
+            self._agenda.add(THE_REST)
+
+    async def quiet(self, timeout: float | None) -> bool:
+        """Wait until nothing waits and nothing runs."""
+        with self._monitor:
+            self._watched += 1
+        try:
+            return await self._watchers.wait_for(lambda: self.is_quiet, timeout)
+        finally:
+            with self._monitor:
+                self._watched -= 1
+
+    def _tell_watchers(self) -> None:
+        if self._watched and self.is_quiet:
+            with self._watchers:
+                self._watchers.notify_all()
+
+    def close(self) -> None:
+        """Take nothing new; what waits may still be taken."""
+        with self._monitor:
+            self._is_closed = True
+            self._monitor.notify_all()
+
     @property
-    def cold_room(self) -> int:
-        return self._cold_capacity - self.cold_depth
+    def is_quiet(self) -> bool:
+        return self._busy == 0 and not (self._hot or self._cold or self._suspects or self._following)
 
     @property
     def hot_depth(self) -> int:
@@ -144,8 +234,8 @@ class Lanes(Generic[T]):
         return len(self._cold) + len(self._suspects) + self._following
 
     @property
-    def is_empty(self) -> bool:
-        return not (self._hot or self._cold or self._suspects or self._following)
+    def cold_room(self) -> int:
+        return 0 if self._is_closed else self._cold_capacity - self.cold_depth
 
 
 def _taken_out(lane: deque[T], leaves: Callable[[OrderKey], bool]) -> list[T]:

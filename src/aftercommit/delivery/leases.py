@@ -1,52 +1,51 @@
-"""Every row that this process holds a lease on: one copy each, with the lease as it stands now."""
+"""Every row that this process holds a lease on, one copy each, and the keeper that keeps those leases alive."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from datetime import timedelta
+from typing import Final
 
-from aftercommit.events.claims import Claimed, Lease, RowKey, Undecodable
+import msgspec
+
+from aftercommit.events.claims import Claimed, Lease, RowKey, Undecodable, deadline_of
+from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.order import OrderKey
-from aftercommit.ports import Runtime
+from aftercommit.ports import EventStore, Runtime
+from aftercommit.service import Repeating
+
+log = logging.getLogger("aftercommit.keeper")
+
+_RENEWED_AT_ONCE: Final = 500
 
 
-class Holding:
+class Holding(msgspec.Struct, eq=False):
     """A claimed row in memory. Its lease is replaced when it is renewed or claimed again."""
 
-    __slots__ = ("_claimed", "is_reported", "is_running", "lease", "order_key", "since")
-
-    def __init__(self, lease: Lease, claimed: Claimed | None = None, since: float = 0.0) -> None:
-        self.lease = lease
-        self.is_running = False
-        #: It has an outcome, which is written or will be; there is no second one.
-        self.is_reported = False
-        #: When it came into memory, on the runtime's clock.
-        self.since = since
-        self.order_key = None if claimed is None else claimed.order_key
-        self._claimed = claimed
-
-    @property
-    def claimed(self) -> Claimed:
-        """What was claimed; only an undecodable row has none, and such a row is never delivered."""
-        if self._claimed is None:
-            raise ValueError(f"{self} cannot be decoded")
-        return self._claimed
-
-    @property
-    def is_suspect(self) -> bool:
-        return self._claimed is not None and self._claimed.is_suspect
+    lease: Lease
+    #: What was claimed; only an undecodable row has none, and such a row is never delivered.
+    claimed: Claimed | None = None
+    #: When it came into memory, on the runtime's clock.
+    since: float = 0.0
+    order_key: OrderKey | None = None
+    is_suspect: bool = False
+    is_running: bool = False
+    #: It has an outcome, which is written or will be; there is no second one.
+    is_reported: bool = False
 
     def __str__(self) -> str:
         key = self.lease.key
-        kind = f"{self._claimed.event.event_type} " if self._claimed else ""
+        kind = f"{self.claimed.event.event_type} " if self.claimed else ""
         return f"{kind}{key.event_id}" + (f"/{key.handler_id}" if key.handler_id else "")
 
 
 def holding_of(row: Claimed | Undecodable) -> Holding:
     """A holding of a row that never gets into memory."""
-    holding = Holding(row.lease, row if isinstance(row, Claimed) else None)
-    holding.order_key = row.order_key
-    return holding
+    if isinstance(row, Undecodable):
+        return Holding(row.lease, None, 0.0, row.order_key)
+    return Holding(row.lease, row, 0.0, row.order_key, row.is_suspect)
 
 
 class Held:
@@ -57,29 +56,26 @@ class Held:
         self._lock = runtime.lock()
         self._rows: dict[RowKey, Holding] = {}
         self._keys: Counter[OrderKey] = Counter()
-        #: Hears of keys whose last row was let go.
-        self.on_free: Callable[[list[OrderKey]], None] = lambda _: None
 
-    def admit(self, claimed: Claimed) -> Holding | None:
-        """A new holding; None when the row is held already, whose epoch and deadline are then replaced."""
-        lease = claimed.lease
+    def admit(self, rows: Sequence[Claimed]) -> list[Holding]:
+        """New holdings; none for a row that is held already, whose epoch and deadline are then replaced."""
+        admitted, now = [], self._runtime.clock()
         with self._lock:
-            held = self._rows.get(lease.key)
-            if held is not None:
-                if lease.epoch > held.lease.epoch:  # of two claims the later one stands on the row
+            for claimed in rows:
+                lease, key = claimed.lease, claimed.order_key
+                held = self._rows.get(lease.key)
+                if held is None:
+                    holding = self._rows[lease.key] = Holding(lease, claimed, now, key, claimed.is_suspect)
+                    admitted.append(holding)
+                    if key is not None:
+                        self._keys[key] += 1
+                elif lease.epoch > held.lease.epoch:  # of two claims the later one stands on the row
                     held.lease = lease
-                return None
-            holding = self._rows[lease.key] = Holding(lease, claimed, self._runtime.clock())
-            if holding.order_key is not None:
-                self._keys[holding.order_key] += 1
-            return holding
+        return admitted
 
-    def drop(self, holdings: Iterable[Holding]) -> None:
-        """Let go of these; a newer holding of the same row stays."""
-        self.let_go((holding, holding.lease.epoch) for holding in holdings)
-
-    def let_go(self, holdings: Iterable[tuple[Holding, int]]) -> list[Holding]:
-        """Let go of these, each held under an epoch. Those that were claimed anew meanwhile stay, and are returned."""
+    def let_go(self, holdings: Iterable[tuple[Holding, int]]) -> tuple[list[OrderKey], list[Holding]]:
+        """Let go of these, each held under an epoch: the keys of which nothing is held any more, and the holdings that
+        were claimed anew meanwhile and stay."""
         free, kept = [], []
         with self._lock:
             for holding, epoch in holdings:
@@ -89,18 +85,13 @@ class Held:
                     kept.append(holding)
                     continue
                 del self._rows[holding.lease.key]
-                if holding.order_key is not None and self._is_last(holding.order_key):
-                    free.append(holding.order_key)
-        if free:
-            self.on_free(free)
-        return kept
-
-    def _is_last(self, key: OrderKey) -> bool:
-        self._keys[key] -= 1
-        if self._keys[key]:
-            return False
-        del self._keys[key]
-        return True
+                key = holding.order_key
+                if key is not None:
+                    self._keys[key] -= 1
+                    if not self._keys[key]:
+                        del self._keys[key]
+                        free.append(key)
+        return free, kept
 
     def has(self, key: OrderKey) -> bool:
         """Whether a row of this key is held."""
@@ -127,3 +118,49 @@ class Held:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+
+class Keeper(Repeating):
+    """Renews at a third of the lease what has been held for more than a sixth of it, and takes back the right to start
+    what it could not renew."""
+
+    def __init__(self, runtime: Runtime, store: EventStore, held: Held, *, lock_timeout: timedelta) -> None:
+        super().__init__(runtime, "aftercommit-keeper", lock_timeout / 3)
+        self._store = store
+        self._held = held
+        self._lock_timeout = lock_timeout
+
+    async def work(self) -> None:
+        """One round over everything that is held."""
+        fresh = deadline_of(self.runtime.clock(), self._lock_timeout) - self.interval / 2
+        leases = self._held.expiring(fresh)
+        for start in range(0, len(leases), _RENEWED_AT_ONCE):
+            chunk = leases[start : start + _RENEWED_AT_ONCE]
+            deadline = deadline_of(self.runtime.clock(), self._lock_timeout)
+            renewed = await self._store.renew(chunk, self._lock_timeout)
+            self._held.renew(chunk, renewed, deadline)
+            log.debug("renewed %d of %d leases", len(renewed), len(chunk))
+
+
+class DefaultInFlightTracker:
+    """Ids that are being handled, for those who wire by hand; the outbox itself holds one copy of each row. With a
+    `ttl` an id that was never released is free again after it."""
+
+    def __init__(self, runtime: Runtime, ttl: Duration = 0) -> None:
+        self._runtime = runtime
+        self._lock = runtime.lock()
+        self._ttl = seconds_of(ttl, name="ttl")
+        self._since: dict[str, float] = {}
+
+    def try_acquire(self, event_id: str) -> bool:
+        now = self._runtime.clock()
+        with self._lock:
+            since = self._since.get(event_id)
+            if since is not None and (not self._ttl or now - since < self._ttl):
+                return False
+            self._since[event_id] = now
+            return True
+
+    def release(self, event_id: str) -> None:
+        with self._lock:
+            self._since.pop(event_id, None)

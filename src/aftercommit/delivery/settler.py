@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
+import msgspec
+
+from aftercommit.delivery.agenda import EVERYWHERE, Agenda
+from aftercommit.delivery.lanes import Lanes
 from aftercommit.delivery.leases import Held, Holding
 from aftercommit.events.claims import RowKey, Settlement
-from aftercommit.events.order import OrderKey
 from aftercommit.events.outcome import RELEASE, Dead, Defer, Done, Outcome, Release, Retry
 from aftercommit.events.redact import error_text, traceback_text
 from aftercommit.meter import Meter
@@ -34,27 +37,17 @@ _COUNTED: Final = {
 }
 
 
-class Unsettled:
+class Unsettled(msgspec.Struct, eq=False):
     """An outcome on its way into the table."""
 
-    __slots__ = ("epoch", "holding", "is_ambiguous", "is_answered", "outcome")
-
-    def __init__(self, holding: Holding, outcome: Outcome) -> None:
-        self.holding = holding
-        self.outcome = outcome
-        #: A try of it ended in an error, so it may have been written.
-        self.is_ambiguous = False
-        #: The store has taken or refused it.
-        self.is_answered = False
-        self.epoch = holding.lease.epoch
-
-    def settlement(self) -> Settlement:
-        lease = self.holding.lease
-        if self.is_ambiguous and lease.epoch != self.epoch and not isinstance(self.outcome, Done):
-            # It may be written, and the row was claimed anew: a failure must not count twice, nor end a replayed event.
-            self.outcome = RELEASE
-        self.epoch = lease.epoch
-        return Settlement(lease, self.outcome)
+    holding: Holding
+    outcome: Outcome
+    #: The epoch under which it was last sent.
+    epoch: int
+    #: A try of it ended in an error, so it may have been written.
+    is_ambiguous: bool = False
+    #: The store has taken or refused it.
+    is_answered: bool = False
 
 
 class Settler(Service):
@@ -65,22 +58,21 @@ class Settler(Service):
         runtime: Runtime,
         store: EventStore,
         held: Held,
+        agenda: Agenda,
+        lanes: Lanes[Holding],
         meter: Meter,
         *,
         capacity: int,
-        on_due: Callable[[float, OrderKey | None], None],
-        on_lost: Callable[[OrderKey], None] = lambda _: None,
         blocks: bool = False,
     ) -> None:
-        """`on_due` hears in how many seconds a row is due again; `on_lost` of keys that are another's now. `blocks`:
-        a dead event holds back its key."""
+        """`blocks`: a dead event holds back its key."""
         super().__init__(runtime, "aftercommit-settler")
         self._store = store
         self._held = held
+        self._agenda = agenda
+        self._lanes = lanes
         self._meter = meter
         self._capacity = capacity
-        self._on_due = on_due
-        self._on_lost = on_lost
         self._blocks = blocks
         self._pending: list[Unsettled] = []
         self._flushing = 0
@@ -90,13 +82,24 @@ class Settler(Service):
 
     def add(self, holding: Holding, outcome: Outcome) -> Unsettled:
         """Take an outcome; from any thread, at once."""
-        entry = Unsettled(holding, outcome)
+        entry = Unsettled(holding, outcome, holding.lease.epoch)
         holding.is_reported = True
         with self.monitor:
             self._pending.append(entry)
             if len(self._pending) in (1, GROUP):
                 self.monitor.notify_all()
         return entry
+
+    def release(self, holdings: Iterable[Holding]) -> None:
+        """Give rows back undelivered: free for anybody at once."""
+        for holding in holdings:
+            self.add(holding, RELEASE)
+
+    def let_go(self, holding: Holding) -> None:
+        """Forget a row that is another's by now; nothing is written of it."""
+        free, _ = self._held.let_go([(holding, holding.lease.epoch)])
+        if free:
+            self._agenda.freed(free)
 
     async def answered(self, entry: Unsettled) -> None:
         """Wait until this one is written or refused. An unreachable store raises only where no service would go on."""
@@ -109,11 +112,11 @@ class Settler(Service):
 
     async def space(self) -> None:
         """Wait while there are as many unsettled outcomes as both lanes hold."""
-        if not self._has_space():
-            await self._space.wait_for(self._has_space)
+        await self._space.wait_for(lambda: self.has_space)
 
-    def _has_space(self) -> bool:
-        return self._lets_all_pass or self.unsettled < self._capacity
+    @property
+    def has_space(self) -> bool:
+        return self._lets_all_pass or len(self._pending) + self._flushing < self._capacity
 
     def let_all_pass(self) -> None:
         """Nothing more is delivered: workers that wait for space have to end, also when the store is away."""
@@ -153,7 +156,7 @@ class Settler(Service):
 
         Raises when the store cannot be reached; nothing is lost by that.
         """
-        while (turn := await self._space.wait_for(self._turn, timeout)) and turn[0]:
+        while self.unsettled and (turn := await self._space.wait_for(self._turn, timeout)) and turn[0]:
             self._flushed_at = self.runtime.clock()
             try:
                 await self.runtime.shielded(self._write(turn[0]))
@@ -174,7 +177,7 @@ class Settler(Service):
 
     async def _write(self, group: list[Unsettled]) -> None:
         try:
-            refused = await self._store.settle([entry.settlement() for entry in group])
+            refused = await self._store.settle(_settlements(group))
         except Exception as error:
             if not self._store.is_row_fault(error):
                 self._put_back(group)
@@ -205,13 +208,13 @@ class Settler(Service):
 
     async def _write_single(self, entry: Unsettled) -> Collection[RowKey]:
         try:
-            return await self._store.settle([entry.settlement()])
+            return await self._store.settle(_settlements([entry]))
         except Exception as error:
             if not self._store.is_row_fault(error):
                 raise
             log.warning("%s is written without its error text: %s", entry.holding, error_text(error))
         entry.outcome = without_text(entry.outcome)
-        return await self._store.settle([entry.settlement()])
+        return await self._store.settle(_settlements([entry]))
 
     def _put_back(self, group: list[Unsettled]) -> None:
         """To be written later, behind what came meanwhile: one that is refused for ever must not hold up the rest."""
@@ -222,13 +225,13 @@ class Settler(Service):
 
     def _close(self, group: Sequence[Unsettled], refused: Collection[RowKey]) -> None:
         """The store has answered: let go of what is settled and of what was lost."""
-        claimed_anew = self._held.let_go((entry.holding, entry.epoch) for entry in group)
+        free, claimed_anew = self._held.let_go([(entry.holding, entry.epoch) for entry in group])
         counts: Counter[str] = Counter()
         for entry in group:
             is_refused = entry.holding.lease.key in refused
             if claimed_anew and entry.holding in claimed_anew:
                 # What was refused stands under the new lease; after what was written nobody would deliver under it.
-                again = entry if is_refused else Unsettled(entry.holding, RELEASE)
+                again = entry if is_refused else Unsettled(entry.holding, RELEASE, entry.holding.lease.epoch)
                 with self.monitor:
                     self._pending.append(again)
                 if is_refused:
@@ -236,13 +239,16 @@ class Settler(Service):
             entry.is_answered = True
             if not is_refused:
                 counts[_COUNTED[type(entry.outcome)]] += 1
-                self._announce(entry)
+                if not isinstance(entry.outcome, Done):
+                    self._announce(entry)
             elif entry.is_ambiguous:
                 if not isinstance(entry.outcome, Dead):  # most likely written by the try that was not answered
                     self._announce(entry)
             else:
                 counts["lease_lost"] += 1
                 self._lose(entry)
+        if free:
+            self._agenda.freed(free)
         for name, times in counts.items():
             self._meter.count(name, times)
 
@@ -251,16 +257,16 @@ class Settler(Service):
         log.warning(
             "the lease on %s was lost before %s was written; another holder decides", holding, _name(entry.outcome)
         )
-        if holding.order_key is not None:
-            self._on_lost(holding.order_key)
+        if (key := holding.order_key) is not None:
+            self.release(self._lanes.give_back(lambda waiting: waiting == key))
 
     def _announce(self, entry: Unsettled) -> None:
         key = entry.holding.order_key
         match entry.outcome:
             case Retry(delay) | Defer(delay):
-                self._on_due(delay.total_seconds(), key)
+                self._agenda.add(EVERYWHERE if key is None else [key], delay.total_seconds())
             case Release():
-                self._on_due(0.0, key)
+                self._agenda.add(EVERYWHERE if key is None else [key])
             case Dead(error) if self._blocks and key is not None:
                 log.error(
                     "%s is DEAD, and its key %s stands still until it is replayed or discarded: %s",
@@ -272,6 +278,19 @@ class Settler(Service):
                 log.error("%s is DEAD: %s", entry.holding, error)
             case Done():
                 pass
+
+
+def _settlements(group: Iterable[Unsettled]) -> list[Settlement]:
+    """What the store is asked to write, each outcome under the lease that stands now."""
+    settlements = []
+    for entry in group:
+        lease = entry.holding.lease
+        if entry.is_ambiguous and lease.epoch != entry.epoch and not isinstance(entry.outcome, Done):
+            # It may be written, and the row was claimed anew: a failure must not count twice, nor end a replayed event.
+            entry.outcome = RELEASE
+        entry.epoch = lease.epoch
+        settlements.append(Settlement(lease, entry.outcome))
+    return settlements
 
 
 def without_text(outcome: Outcome) -> Outcome:

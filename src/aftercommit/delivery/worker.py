@@ -1,19 +1,20 @@
-"""Hands events to workers: reserves hot slots, takes claimed rows, and lets nothing run whose lease may be over."""
+"""Hands events to workers: takes hot and claimed rows, and lets nothing run whose lease may be over."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import timedelta
 
-from aftercommit.delivery.channel import Channel
-from aftercommit.delivery.delivery import Delivery
+from aftercommit.config import OutboxConfig
+from aftercommit.delivery.chain import Delivery
 from aftercommit.delivery.lanes import Lanes
-from aftercommit.delivery.leases import Held, Holding
-from aftercommit.delivery.outcomes import goes_on
+from aftercommit.delivery.leases import Held, Holding, holding_of
+from aftercommit.delivery.outcomes import goes_on, rule_of
+from aftercommit.delivery.ownership import Ownership
 from aftercommit.delivery.settler import Settler
 from aftercommit.events.claims import Claimed
-from aftercommit.events.order import STRICT, KeyRule, OrderKey
+from aftercommit.events.order import OrderKey
 from aftercommit.events.outcome import RELEASE
 from aftercommit.events.redact import traceback_text
 from aftercommit.meter import Meter
@@ -29,39 +30,33 @@ LEFT_BEHIND = 0.05
 
 
 class OutboxDispatcher:
-    """Two lanes and the workers that drain them. `enqueue_*` may be called from any thread and never block."""
+    """The workers that drain the lanes. `enqueue_*` may be called from any thread and never block."""
 
     def __init__(
         self,
         runtime: Runtime,
         store: EventStore,
+        lanes: Lanes[Holding],
         delivery: Delivery,
         settler: Settler,
         held: Held,
+        ownership: Ownership,
         meter: Meter,
-        *,
-        worker_count: int = 4,
-        hot_queue_capacity: int = 1000,
-        cold_queue_capacity: int = 1000,
-        rule: KeyRule = STRICT,
-        is_mine: Callable[[OrderKey], bool] = lambda _: True,
-        on_room: Callable[[], None] = lambda: None,
+        config: OutboxConfig,
     ) -> None:
-        """`rule` says which outcomes let a key go on; `is_mine` whether an event of it may be started now."""
         self._runtime = runtime
         self._store = store
+        self.lanes = lanes
         self._delivery = delivery
         self._settler = settler
         self._held = held
+        self._ownership = ownership
         self._meter = meter
-        self._worker_count = worker_count
-        self._cold_queue_capacity = cold_queue_capacity
-        self._rule = rule
-        self._is_mine = is_mine
+        self._worker_count = config.worker_count
+        self._enough_room = max(1, config.cold_queue_capacity // 2)
+        self._rule = rule_of(config)
         self._workers: list[Task] = []
         self._is_giving_up = False
-        lanes: Lanes[Holding] = Lanes(hot_capacity=hot_queue_capacity, cold_capacity=cold_queue_capacity)
-        self.channel = Channel(runtime, lanes, on_room=on_room)
 
     def start(self) -> None:
         if not self._workers:
@@ -73,61 +68,64 @@ class OutboxDispatcher:
 
     def reserve_hot(self, count: int) -> int:
         """Set aside hot slots before a commit; how many it could. Each is filled or cancelled later."""
-        return self.channel.reserve(count)
+        return self.lanes.reserve(count)
 
     def cancel_hot(self, count: int) -> None:
-        self.channel.cancel(count)
+        self.lanes.cancel(count)
 
     def fill_hot(self, claimed: Claimed) -> bool:
         """Use a reserved slot for an event whose commit was seen."""
-        if self._is_over(claimed.lease.deadline):
-            self.cancel_hot(1)
-            self._settler.add(Holding(claimed.lease, claimed), RELEASE)
+        if self._runtime.clock() >= claimed.lease.deadline:
+            self.lanes.cancel(1)
+            self._settler.add(holding_of(claimed), RELEASE)
             return False
-        holding = self._held.admit(claimed)
-        if holding is None:  # a poll was faster than this commit's callback
-            self.cancel_hot(1)
+        admitted = self._held.admit((claimed,))
+        if not admitted:  # a poll was faster than this commit's callback
+            self.lanes.cancel(1)
             return True
-        if not self.channel.fill(holding):
-            self._settler.add(holding, RELEASE)
+        if not self.lanes.fill(admitted[0]):
+            self._settler.add(admitted[0], RELEASE)
             return False
-        self._meter.count("hot_enqueued")
-        self._record_depths()
+        self._enqueued("hot_enqueued", 1)
         return True
 
     def enqueue_hot(self, claimed: Claimed) -> bool:
         """False when the hot lane is full or closed."""
-        return self.reserve_hot(1) == 1 and self.fill_hot(claimed)
+        return self.lanes.reserve(1) == 1 and self.fill_hot(claimed)
 
     def enqueue_cold(self, claimed: Claimed, *followers: Claimed) -> bool:
         """False when the cold lane has no room for them all, or is closed."""
-        admitted = [self._held.admit(row) for row in (claimed, *followers)]
-        holdings = [holding for holding in admitted if holding is not None]
-        if not holdings:
+        admitted = self._held.admit((claimed, *followers))
+        if not admitted:
             return True
-        if not self.channel.offer(*holdings):
-            self._held.drop(holdings)
+        if not self.lanes.offer(admitted):
+            for holding in admitted:
+                self._settler.let_go(holding)
             return False
-        self._meter.count("cold_enqueued", len(holdings))
-        self._record_depths()
+        self._enqueued("cold_enqueued", len(admitted))
         return True
 
     handle = enqueue_cold
 
+    def _enqueued(self, lane: str, count: int) -> None:
+        self._meter.count(lane, count)
+        if self._meter.exports:
+            self._record_depths()
+
     def has_cold_queue_capacity(self) -> bool:
-        return self.channel.cold_room > 0
+        return self.lanes.cold_room > 0
 
     def room(self) -> int:
-        """Free cold slots. When there are none, `on_room` is called once half of them are."""
-        room = self.channel.cold_room
+        """Free cold slots. When there are none, the agenda hears once half of them are."""
+        room = self.lanes.cold_room
         if room <= 0:
-            self.channel.want_room(max(1, self._cold_queue_capacity // 2))
+            self.lanes.want_room(self._enough_room)
         return room
 
     # ------------------------------------------------------------ working
 
     async def _work(self) -> None:
-        while (holding := await self.channel.take()) is not None:
+        while (holding := await self.lanes.take()) is not None:
             next_may_follow = False
             try:
                 next_may_follow = await self.deliver(holding)
@@ -137,19 +135,25 @@ class OutboxDispatcher:
                 if not holding.is_reported:
                     self._settler.add(holding, RELEASE)
             finally:
-                self._release(self.channel.finished(holding, goes_on=next_may_follow))
-            self._record_depths()
-            await self._settler.space()
+                if leaving := self.lanes.finished(holding, goes_on=next_may_follow):
+                    self._settler.release(leaving)
+            if self._meter.exports:
+                self._record_depths()
+            if not self._settler.has_space:
+                await self._settler.space()
 
     async def deliver(self, holding: Holding) -> bool:
         """One event, from the last look at its lease to its outcome in the settler's hands; whether the next one of its
         key may follow."""
-        if self._is_over(holding.lease.deadline) or not self._may_start(holding.order_key):
+        claimed, key = holding.claimed, holding.order_key
+        if claimed is None:
+            raise ValueError(f"{holding} cannot be decoded, and such a row is never offered")
+        if self._runtime.clock() >= holding.lease.deadline or (key is not None and not self._ownership.has(key)):
             log.debug("%s waited in memory past its lease and is left to the table", holding)
             self._settler.add(holding, RELEASE)
             return False
         if holding.is_suspect and not await self._store.mark_suspect(holding.lease):
-            self._held.drop([holding])
+            self._settler.let_go(holding)
             self._meter.count("lease_lost")
             return False
         if self._is_giving_up:
@@ -158,52 +162,41 @@ class OutboxDispatcher:
         holding.is_running = True
         if self._meter.exports:
             self._meter.record("dispatch_latency_ms", (self._runtime.clock() - holding.since) * 1000)
-        outcome = await self._delivery.deliver(holding.claimed)
+        outcome = await self._delivery.deliver(claimed)
         holding.is_running = False
         entry = self._settler.add(holding, outcome)
         if holding.is_suspect:
             # It keeps its place until its outcome is written: what runs next may kill the process.
             await self._settler.answered(entry)
         # A lease that was lost meanwhile is another's, and so is what comes after it.
-        return holding.order_key is None or (goes_on(outcome, self._rule) and not self._is_over(holding.lease.deadline))
-
-    def _may_start(self, key: OrderKey | None) -> bool:
-        return key is None or self._is_mine(key)
+        return key is None or (goes_on(outcome, self._rule) and self._runtime.clock() < holding.lease.deadline)
 
     def give_back(self, leaves: Callable[[OrderKey], bool]) -> None:
         """What waits of some keys is free for others at once. From any thread."""
-        self._release(self.channel.give_back(leaves))
-
-    def _release(self, leaving: Iterable[Holding]) -> None:
-        for holding in leaving:
-            self._settler.add(holding, RELEASE)
+        self._settler.release(self.lanes.give_back(leaves))
 
     def _record_depths(self) -> None:
-        if self._meter.exports:
-            self._meter.record("queue_depths", self.channel.hot_depth, self.channel.cold_depth)
-
-    def _is_over(self, deadline: float) -> bool:
-        return self._runtime.clock() >= deadline
+        self._meter.record("queue_depths", self.lanes.hot_depth, self.lanes.cold_depth)
 
     # ------------------------------------------------------------ ending
 
     async def close(self, drain_timeout: timedelta) -> None:
         """Take nothing new, finish what waits within the time, give back the rest."""
-        self.channel.close()
-        if self._workers and not await self.channel.quiet(drain_timeout.total_seconds()):
+        self.lanes.close()
+        if self._workers and not await self.lanes.quiet(drain_timeout.total_seconds()):
             await self._give_up()
-        self._release(self.channel.clear())
+        self._settler.release(self.lanes.clear())
         self._settler.let_all_pass()
         for worker in self._workers:
-            await worker.join(None if self.channel.is_quiet else LEFT_BEHIND)
+            await worker.join(None if self.lanes.is_quiet else LEFT_BEHIND)
         self._workers = []
 
     async def _give_up(self) -> None:
         """The time is over: waiting events go back, async handlers are cancelled, sync ones are named."""
         self._is_giving_up = True
-        self._release(self.channel.clear())
+        self._settler.release(self.lanes.clear())
         self._runtime.interrupt()
-        if await self.channel.quiet(LAST_CHANCE):
+        if await self.lanes.quiet(LAST_CHANCE):
             return
         for holding in self._held.running():
             log.warning(

@@ -80,7 +80,7 @@ class DjangoOutbox(Outbox):
         self._needs_delivery("drain")
         limit = None if timeout is None else seconds_of(timeout, name="timeout")
         with self._engine_in_block() as engine:
-            return run(engine.by_hand.drain(limit, is_started=False))
+            return run(engine.manual.drain(limit, is_started=False))
 
     def poll(self) -> int:
         """One poll cycle; how many events it claimed. In an atomic block as drain()."""
@@ -88,7 +88,7 @@ class DjangoOutbox(Outbox):
             return super().poll()
         self._needs_delivery("poll")
         with self._engine_in_block() as engine:
-            return run(engine.by_hand.poll(is_started=False))
+            return run(engine.manual.poll(is_started=False))
 
     # ------------------------------------------------------------ inside
 

@@ -28,19 +28,20 @@ TRACE_NAMES: Final = frozenset({"traceparent", "tracestate", "baggage"})
 ContextProvider = Callable[[], Mapping[str, str]]
 
 _NOTHING: Final = read_only({})
-_current: ContextVar[Mapping[str, str]] = ContextVar("aftercommit_context", default=_NOTHING)
+#: The context of the event that is being handled here.
+carried: ContextVar[Mapping[str, str]] = ContextVar("aftercommit_context", default=_NOTHING)
 
 
 def current_context() -> Mapping[str, str]:
     """The context of the event that is being handled here; empty elsewhere. It is itself a provider:
     with `context_providers=[current_context]` events that handlers write carry on the context of their own event."""
-    return _current.get()
+    return carried.get()
 
 
 def restore(context: Mapping[str, str]) -> None:
     """Make this the current context for the rest of the running contextvars context: of one delivery,
     `copied = copy_context(); copied.run(restore, context)`."""
-    _current.set(read_only(context))
+    carried.set(read_only(context))
 
 
 def split(headers: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:

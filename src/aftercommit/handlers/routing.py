@@ -12,8 +12,8 @@ from aftercommit.events.outcome import GAVE_UP
 from aftercommit.events.payloads import PayloadTypes
 from aftercommit.handlers.handler import Fallback
 from aftercommit.handlers.options import LISTENER_ID, Declared, Supports
-from aftercommit.handlers.roster import AnyHandler, Roster
-from aftercommit.hooks import ListenerRegistry
+from aftercommit.handlers.set import AnyHandler, Roster
+from aftercommit.hooks import Listener, ListenerRegistry
 
 #: One row for all: there is nobody to tell apart here.
 _FOR_ALL: Final = ("",)
@@ -30,11 +30,11 @@ class Route:
     """One receiver of events, ready to be called: a handler, or what register() knows for an event."""
 
     __slots__ = (
+        "caller",
         "functions",
         "handler",
         "id",
         "is_free",
-        "line",
         "options",
         "payload",
         "supports",
@@ -50,7 +50,7 @@ class Route:
         self.functions = functions
         self.handler = handler
         #: What is remembered of its destination goes by this name.
-        self.line = id
+        self.caller = id
         self.options: Declared | None = None
         #: What the payload is decoded as; None for the envelope itself.
         self.payload: Any = None
@@ -78,7 +78,7 @@ class Router:
         self._count = 0
         self._routes: dict[str, Route] = {}
         self._found: dict[tuple[str, str], tuple[Route, ...]] = {}
-        self._listeners: dict[tuple[str, str], tuple[object, Route]] = {}
+        self._listeners: dict[tuple[str, str], tuple[object, tuple[Route, ...]]] = {}
 
     def __bool__(self) -> bool:
         """Whether anybody could receive anything. A registry that cannot be counted is taken to have some."""
@@ -89,16 +89,41 @@ class Router:
 
     def routes_of(self, event: EventEnvelope) -> Sequence[Route]:
         """All that match, in the order in which they run. Raises what a registry or a predicate raises."""
-        listening = self._listening(event)
-        if not self._roster.handlers:
-            return () if listening is None else (listening,)
-        matching = self._matching(event)
-        return matching if listening is None else (listening, *matching)
+        kind = (event.aggregate_type, event.event_type)
+        found, known = self._registry.listener_for(*kind), self._listeners.get(kind)
+        if found is None:
+            listening: tuple[Route, ...] = ()
+        elif known is not None and known[0] is found:
+            listening = known[1]
+        else:
+            listening = self._listening(kind, found)
+        return (*listening, *self._matching(event)) if self._roster.handlers else listening
+
+    def routes_of_row(self, event: EventEnvelope, handler_id: str) -> Sequence[Route]:
+        """Who receives a row: the handler that it was written for, or all that match now. Raises UnroutableEvent when
+        nobody here does."""
+        if handler_id:
+            route = self.route(handler_id, event)
+            routes: Sequence[Route] = () if route is None else (route,)
+        else:
+            routes = self.routes_of(event)
+        if not routes:
+            raise self.unknown(event, handler_id)
+        return routes
+
+    def is_routable(self, event: EventEnvelope) -> bool:
+        """Whether anybody here receives it; a registry that fails says what is wrong when the event is delivered."""
+        try:
+            return len(self.routes_of(event)) > 0
+        except Exception:
+            return False
 
     def route(self, handler_id: str, event: EventEnvelope) -> Route | None:
         """The route that a row was written for."""
         if handler_id == LISTENER_ID:
-            return self._listening(event)
+            kind = (event.aggregate_type, event.event_type)
+            found = self._registry.listener_for(*kind)
+            return next(iter(self._listening(kind, found)), None) if found is not None else None
         handler = self._roster.named(handler_id)
         return None if handler is None else self._route(handler)
 
@@ -141,21 +166,20 @@ class Router:
         handler = self._roster.named(plain)
         return name if handler is None else name.removesuffix(plain) + handler.id
 
-    def _listening(self, event: EventEnvelope) -> Route | None:
-        kind = (event.aggregate_type, event.event_type)
-        found = self._registry.listener_for(*kind)
-        if found is None:
-            return None
+    def _listening(self, kind: tuple[str, str], found: Listener | Sequence[Listener]) -> tuple[Route, ...]:
+        """The route to what a registry has found; none to an empty sequence."""
         known = self._listeners.get(kind)
         if known is not None and known[0] is found:
             return known[1]
         listeners = tuple(found) if isinstance(found, Sequence) else (found,)
         if not listeners:
-            return None
+            return ()
         route = Route(LISTENER_ID, listeners)
-        route.line = f"{LISTENER_ID} {kind[0]}/{kind[1]}"  # all that is registered has one id, and not one destination
-        _keep(self._listeners, kind, (found, route))
-        return route
+        route.caller = (
+            f"{LISTENER_ID} {kind[0]}/{kind[1]}"  # all that is registered has one id, and several destinations
+        )
+        _keep(self._listeners, kind, (found, (route,)))
+        return (route,)
 
     def _matching(self, event: EventEnvelope) -> Sequence[Route]:
         if self._count != len(self._roster):

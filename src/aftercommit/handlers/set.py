@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import Any, Protocol, Self, TypeVar, Unpack, overload
+from typing import Any, Protocol, Self, TypeAlias, TypeVar, Unpack, overload
 
-from aftercommit.errors import InvalidHandler
+from aftercommit.errors import DuplicateHandler, InvalidHandler
 from aftercommit.events.metadata import EventMetadata, FailureContext
 from aftercommit.handlers.handler import Fallback, Fallen, Handler
 from aftercommit.handlers.options import AnyEvent, HandlerOptions
-from aftercommit.handlers.roster import AnyHandler, Roster
 from aftercommit.handlers.signatures import UNTYPED, Scope, where
 
 T = TypeVar("T")
 S = TypeVar("S")
 R = TypeVar("R")
 Given = TypeVar("Given")
+
+AnyHandler: TypeAlias = Handler[Any, ..., Any]
 
 
 class Declares(Protocol[Given]):
@@ -34,6 +35,54 @@ class Declares(Protocol[Given]):
     def __call__(
         self, function: Callable[[S, Given, EventMetadata], R], /
     ) -> Handler[Given, [S, Given, EventMetadata], R]: ...
+
+
+class Roster:
+    """The handlers of one set: by id and alias, in order of registration, with the fallbacks for payload types. Every
+    id, alias and payload type has one owner."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[str, AnyHandler] = {}
+        self.fallbacks: list[Fallback] = []
+        self._names: dict[str, AnyHandler] = {}
+
+    def __len__(self) -> int:
+        return len(self.handlers)
+
+    def named(self, name: str) -> AnyHandler | None:
+        """The handler with this id or alias."""
+        return self._names.get(name)
+
+    def names(self) -> Sequence[str]:
+        return tuple(self._names)
+
+    def check(self, handlers: Sequence[AnyHandler], fallbacks: Sequence[Fallback]) -> None:
+        """Refuse what cannot be added, before anything is."""
+        names = dict(self._names)
+        for handler in handlers:
+            for name in _names(handler):
+                known = names.setdefault(name, handler)
+                if known is not handler:
+                    raise DuplicateHandler(
+                        f"two handlers are called {name!r}: {where(known.function)} and {where(handler.function)}; "
+                        "rows are stored under that name",
+                        fix=f'give one of them another: @outbox.handler(…, id="{name}-2")',
+                    )
+        payloads = [known.payload for known in self.fallbacks]
+        for fallback in fallbacks:
+            if fallback.payload in payloads:
+                raise DuplicateHandler(
+                    f"{fallback.payload!r} has a fallback already; {where(fallback.function)} would be a second one",
+                    fix="bind it to its handler: @handler.fallback",
+                )
+            payloads.append(fallback.payload)
+
+    def add(self, handlers: Sequence[AnyHandler], fallbacks: Sequence[Fallback]) -> None:
+        """What `check` has let pass."""
+        for handler in handlers:
+            self._names.update(dict.fromkeys(_names(handler), handler))
+            self.handlers[handler.id] = handler
+        self.fallbacks.extend(fallbacks)
 
 
 class HandlerSet:
@@ -191,3 +240,7 @@ def _methods_of(instance: object) -> list[AnyHandler]:
             fix="pass a HandlerSet, or an instance of a class with @handlers.handler on its methods",
         )
     return [handler.bind(instance, name) for name, handler in found.items()]
+
+
+def _names(handler: AnyHandler) -> tuple[str, ...]:
+    return handler.id, *handler.declared.aliases

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
+from aftercommit.config import OutboxConfig
+from aftercommit.delivery.agenda import EVERYWHERE, Agenda
+from aftercommit.delivery.ownership import Change, Ownership
+from aftercommit.delivery.worker import OutboxDispatcher
+from aftercommit.events.claims import deadline_of
 from aftercommit.events.fleet import Cluster, ClusterMember, FleetView, Instance
 from aftercommit.events.partitions import PARTITION_COUNT
 from aftercommit.events.redact import error_text
-from aftercommit.ordering.heart import Heart
 from aftercommit.ordering.shares import living, plan
-from aftercommit.ordering.territory import Territory, Told
+from aftercommit.ordering.wakeups import Announcer
 from aftercommit.ports import Membership, Runtime
-from aftercommit.service import Service
+from aftercommit.service import Repeating, Service
 
 log = logging.getLogger("aftercommit.fleet")
 
@@ -24,67 +27,40 @@ _TRIES: Final = 3
 
 class Fleet:
     """Membership of one instance between start and stop. Partitions spread the work and keep nothing safe: that is what
-    the leases of rows are for.
-
-    `on_lost` is called before a partition is given, or when it is found to be somebody else's; `on_gained` when it was
-    taken; both in order, from any thread, and must not wait. `on_change`: other instances should look.
-    """
+    the leases of rows are for."""
 
     def __init__(
         self,
         runtime: Runtime,
         membership: Membership,
         instance: Instance,
-        *,
-        heartbeat_interval: timedelta,
-        stale_timeout: timedelta,
-        rebalance_interval: timedelta,
-        on_gained: Told = lambda _: None,
-        on_lost: Told = lambda _: None,
-        on_change: Callable[[], None] = lambda: None,
+        ownership: Ownership,
+        dispatcher: OutboxDispatcher,
+        agenda: Agenda,
+        announcer: Announcer | None,
+        config: OutboxConfig,
     ) -> None:
+        """What is lost leaves the `dispatcher`, what is gained goes on the `agenda`, the `announcer` tells the others."""
         self.instance = instance
-        self._membership = membership
-        self._stale_timeout = stale_timeout
-        self._on_change = on_change
-        self._territory = Territory(runtime, on_gained=on_gained, on_lost=on_lost)
-        self.heart = Heart(
-            runtime,
-            membership,
-            instance,
-            self._territory,
-            interval=heartbeat_interval,
-            stale_timeout=stale_timeout,
-            on_change=on_change,
-        )
-        self.coordinator = Coordinator(
-            runtime,
-            membership,
-            instance,
-            self._territory,
-            interval=rebalance_interval,
-            stale_timeout=stale_timeout,
-            on_change=on_change,
-        )
+        self.runtime = runtime
+        self.membership = membership
+        self.ownership = ownership
+        self.stale_timeout = config.stale_timeout
+        self._dispatcher = dispatcher
+        self._agenda = agenda
+        self._announcer = announcer
+        self.heart = Heart(self, config.heartbeat_interval)
+        self.coordinator = Coordinator(self, config.rebalance_interval)
 
     @property
     def services(self) -> tuple[Service, ...]:
         return (self.heart, self.coordinator)
 
-    @property
-    def owned(self) -> frozenset[int]:
-        """The partitions that may be worked on now; none when the instance could not be heard in time. From any
-        thread."""
-        return self._territory.owned
-
-    def look(self) -> None:
-        """Something has changed in the fleet. From any thread."""
-        self.coordinator.look()
-
     async def start(self) -> None:
         """Sign on, and take what is free at once."""
-        await self.heart.join()
-        await self.coordinator.rebalance()
+        await self.join()
+        await self.coordinator.work()
+        self.ownership.share()
         for service in self.services:
             service.start()
 
@@ -92,105 +68,114 @@ class Fleet:
         """Sign off: others may take everything at once. A database that is away lets it expire instead."""
         await self.coordinator.stop()
         await self.heart.stop()
-        self._territory.clear()
+        self.follow(self.ownership.clear())
         try:
-            await self._membership.leave(self.instance.id)
+            await self.membership.leave(self.instance.id)
         except Exception as error:
             log.warning(
                 "instance %s could not sign off, and is given up when it has been silent for %s: %s",
                 self.instance.id,
-                self._stale_timeout,
+                self.stale_timeout,
                 error_text(error),
             )
         else:
-            self._on_change()
+            self.tell()
 
-    async def cluster(self) -> Cluster:
-        return await cluster_of(self._membership, me=self.instance.id, stale_timeout=self._stale_timeout)
+    async def join(self) -> None:
+        await self.membership.join(self.instance)
+        await self.heart.work()
+        self.tell()
+
+    def tell(self) -> None:
+        """Let the other instances look."""
+        if self._announcer is not None:
+            self._announcer.tell_fleet()
+
+    def follow(self, change: Change) -> None:
+        """What waits of a lost partition is free for its next owner at once; what a gained one has is looked for."""
+        if lost := change.lost:
+            self._dispatcher.give_back(lambda key: key.partition in lost)
+        if change.gained:
+            self._agenda.add(EVERYWHERE)
 
 
-class Coordinator(Service):
+class Heart(Repeating):
+    """Lets the fleet hear that this instance is alive, and learns in return what it still owns. It beats on a task of
+    its own, whatever handlers do. Past its deadline the instance owns nothing in its own eyes, a fifth of the time
+    before others may take over."""
+
+    def __init__(self, fleet: Fleet, interval: timedelta) -> None:
+        super().__init__(fleet.runtime, "aftercommit-heart", interval)
+        self._fleet = fleet
+
+    async def work(self) -> None:
+        """One beat. An instance that was given up meanwhile signs on again, and keeps what nobody has taken."""
+        fleet = self._fleet
+        before, deadline = fleet.ownership.epochs(), deadline_of(self.runtime.clock(), fleet.stale_timeout)
+        owned = await fleet.membership.beat(fleet.instance.id, fleet.stale_timeout)
+        if owned is not None:
+            fleet.follow(fleet.ownership.found(owned, before=before, deadline=deadline))
+        elif not self.is_stopping:
+            log.warning("instance %s was no member of the fleet any more, and joins again", fleet.instance.id)
+            await fleet.join()
+
+
+class Coordinator(Repeating):
     """Looks at the fleet from time to time, gives up those who fell silent, and works towards a fair share."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        membership: Membership,
-        instance: Instance,
-        territory: Territory,
-        *,
-        interval: timedelta,
-        stale_timeout: timedelta,
-        on_change: Callable[[], None],
-    ) -> None:
-        super().__init__(runtime, "aftercommit-coordinator")
-        self._membership = membership
-        self._me = instance.id
-        self._territory = territory
-        self._interval = interval.total_seconds()
-        self._stale_timeout = stale_timeout
-        self._on_change = on_change
-        self._is_woken = False
+    def __init__(self, fleet: Fleet, interval: timedelta) -> None:
+        super().__init__(fleet.runtime, "aftercommit-coordinator", interval)
+        self._fleet = fleet
         self._members: frozenset[str] = frozenset()
-        self._since = runtime.clock()
+        self._since = fleet.runtime.clock()
 
-    def look(self) -> None:
-        """Look now. From any thread."""
-        with self.monitor:
-            self._is_woken = True
-            self.monitor.notify_all()
-
-    async def step(self) -> None:
-        # After an error the pause is over already.
-        pause = 0.0 if self.failures_in_a_row else self._interval
-        await self.monitor.wait_for(lambda: self.is_stopping or self._is_woken, pause)
-        self._is_woken = False
-        if not self.is_stopping:
-            await self.rebalance()
-
-    async def rebalance(self) -> None:
+    async def work(self) -> None:
         """Once; again at once when others were faster: they start together and want the same partitions first."""
         for _ in range(_TRIES):
             if await self._approach():
                 return
 
     async def _approach(self) -> bool:
-        """Whether all went as planned. Who cannot be heard itself leaves the fleet alone."""
-        view = await self._membership.view()
-        if not self._territory.is_heard:
+        """Whether all went as planned. An instance whose own heartbeats do not get through leaves the others alone: it
+        would take their silence for its own."""
+        fleet, me = self._fleet, self._fleet.instance.id
+        view = await fleet.membership.view()
+        if not fleet.ownership.is_heard:
             return True
         await self._bury_the_silent(view)
-        wanted = plan(view, me=self._me, stale_after=self._stale_timeout, is_steady=self._is_steady(view))
+        wanted = plan(view, me=me, stale_after=fleet.stale_timeout, is_steady=self._is_steady(view))
         if wanted.give:
             await self._give(wanted.give)
-        taken = await self._membership.take(self._me, wanted.take, self._stale_timeout) if wanted.take else {}
-        self._territory.took(taken)
+        taken = await fleet.membership.take(me, wanted.take, fleet.stale_timeout) if wanted.take else {}
+        fleet.follow(fleet.ownership.took(taken))
         return len(taken) == len(wanted.take)
 
     def _is_steady(self, view: FleetView) -> bool:
-        """Whether the members have been the same for an interval, however often others wake us."""
-        now, members = self.runtime.clock(), living(view, self._stale_timeout)
+        """Whether the members have been the same for an interval, however often others call."""
+        now, members = self.runtime.clock(), living(view, self._fleet.stale_timeout)
         if members != self._members:
             self._members, self._since = members, now
-        return now - self._since >= self._interval
+        return now - self._since >= self.interval
 
     async def _bury_the_silent(self, view: FleetView) -> None:
-        limit = self._stale_timeout.total_seconds()
+        fleet = self._fleet
+        limit = fleet.stale_timeout.total_seconds()
         if all(member.silent_for <= limit for member in view.members):
             return
-        if buried := await self._membership.bury(self._stale_timeout, but=self._me):
-            log.warning("silent for more than %s and given up: %s", self._stale_timeout, ", ".join(buried))
-            self._on_change()
+        if buried := await fleet.membership.bury(fleet.stale_timeout, but=fleet.instance.id):
+            log.warning("silent for more than %s and given up: %s", fleet.stale_timeout, ", ".join(buried))
+            fleet.tell()
 
     async def _give(self, partitions: dict[int, int]) -> None:
-        self._territory.giving(partitions)
+        fleet = self._fleet
+        fleet.follow(fleet.ownership.giving(partitions))
         try:
-            await self._membership.give(self._me, partitions)
+            await fleet.membership.give(fleet.instance.id, partitions)
         except BaseException:
-            self._territory.not_given(partitions)
+            fleet.ownership.not_given(partitions)
             raise
         log.info("gave %d partitions to others", len(partitions))
-        self._on_change()
+        fleet.tell()
 
 
 async def cluster_of(membership: Membership, *, me: str | None, stale_timeout: timedelta) -> Cluster:

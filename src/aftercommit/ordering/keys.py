@@ -1,16 +1,26 @@
-"""How the poller looks where order is kept: at the keys that were called, and in rounds over all the others."""
+"""One key after another: how the poller looks where order is kept, and where committed events are told of."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Sequence
 from typing import Final
 
+from aftercommit.config import OutboxConfig
+from aftercommit.delivery.agenda import Agenda
+from aftercommit.delivery.outcomes import rule_of
+from aftercommit.delivery.ownership import Ownership
+from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.events.claims import Claim, deadline_of
+from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.order import Head, HeadsRequest, HeadState, KeyClaimRequest, OrderKey
+from aftercommit.events.partitions import order_key_of
+from aftercommit.handlers.routing import Router
+from aftercommit.meter import Meter
 from aftercommit.ordering.sweep import Sweep
-from aftercommit.polling.agenda import Calls
-from aftercommit.polling.due import Found, PollerOptions
+from aftercommit.ordering.wakeups import Announcer
+from aftercommit.polling.due import Found
+from aftercommit.polling.hotpath import HotPathway
 from aftercommit.ports import OrderedStore, Runtime
 
 #: Heads that one look of a round passes by at most.
@@ -23,85 +33,122 @@ _NOTHING: Final = Claim(())
 
 
 class LookByKey:
-    """Claims runs of keys. A called key costs one probe, whatever else is in the table."""
+    """Claims runs of keys: of those on the agenda, and in rounds of all the others. A key on the agenda costs one
+    probe, whatever else is in the table."""
 
     def __init__(
         self,
         runtime: Runtime,
         store: OrderedStore,
-        calls: Calls,
-        options: PollerOptions,
+        agenda: Agenda,
+        ownership: Ownership,
+        config: OutboxConfig,
         *,
-        owned: Callable[[], Collection[int]],
+        owner: str,
     ) -> None:
         self._runtime = runtime
         self._store = store
-        self._calls = calls
-        self._options = options
-        self._owned = owned
+        self._agenda = agenda
+        self._ownership = ownership
+        self._owner = owner
+        self._lock_timeout = config.lock_timeout
+        self._rule = rule_of(config)
         self._sweep = Sweep()
         self._begins_round = True
-        # When rounds have called keys for later; the next round finds the same ones again.
+        # When rounds have put keys on the agenda for later; the next round finds the same ones again.
         self._later: dict[OrderKey, float] = {}
 
     def look_everywhere(self) -> None:
         self._begins_round = True
 
-    def expect(self, keys: Collection[OrderKey], after: float) -> None:
-        self._calls.add(keys, after=after)
-
     async def claim(self, limit: int) -> Found:
-        owned = self._owned()
+        owned = self._ownership.owned
         if self._begins_round:
             self._begins_round = False
             self._sweep.begin(owned)
             now = self._runtime.clock()
             self._later = {key: at for key, at in self._later.items() if at > now}
-        if self._calls.ready < limit and not self._sweep.is_over:
+        if not self._sweep.is_over and self._agenda.ready < limit:
             await self._walk()  # a piece of the round with every claim, so that calls cannot hold it up
-        while not self._calls.ready and not self._sweep.is_over:
+        while not self._sweep.is_over and not self._agenda.ready:
             await self._walk()
-        keys = self._calls.take(limit, owned)
+        keys = self._agenda.take(limit, owned)
         claim = await self._claim(keys, limit) if keys else _NOTHING
-        return Found(claim, is_all=self._sweep.is_over and not self._calls.ready)
-
-    def next_in(self) -> float | None:
-        return self._calls.next_in()
+        return Found(claim, is_all=self._sweep.is_over and not self._agenda.ready)
 
     async def _walk(self) -> None:
-        """One piece of the round: call what is ready, now, and what will be before the next round, then."""
+        """One piece of the round: what is ready goes on the agenda now, what will be before the next round for then."""
         stretch = self._sweep.stretch()
-        found = await self._store.heads(HeadsRequest(stretch.partitions, PROBES, self._options.rule, stretch.after))
+        found = await self._store.heads(HeadsRequest(stretch.partitions, PROBES, self._rule, stretch.after))
         self._sweep.passed(stretch, found.after)
-        self._calls.add([head.key for head in found.heads if head.state is HeadState.READY])
+        if ready := [head.key for head in found.heads if head.state is HeadState.READY]:
+            self._agenda.add(ready)
         for head in found.heads:
             if head.state in (HeadState.LATER, HeadState.LEASED):
-                self._call_later(head)
+                self._add_later(head)
 
-    def _call_later(self, head: Head) -> None:
-        if head.wait > self._calls.horizon:
+    def _add_later(self, head: Head) -> None:
+        if head.wait > self._agenda.horizon:
             return
         at, before = self._runtime.clock() + head.wait, self._later.get(head.key)
-        if (before is None or abs(at - before) > SAME) and self._calls.add([head.key], after=head.wait):
+        if (before is None or abs(at - before) > SAME) and self._agenda.add([head.key], head.wait):
             self._later[head.key] = at
 
     async def _claim(self, keys: list[OrderKey], limit: int) -> Claim:
         """The rows of few keys in long runs, of many keys in short ones: about as many in all."""
         run = max(1, limit // len(keys))
         request = KeyClaimRequest(
-            owner=self._options.owner,
+            owner=self._owner,
             keys=keys,
             run=run,
-            lock_timeout=self._options.lock_timeout,
-            deadline=deadline_of(self._runtime.clock(), self._options.lock_timeout),
-            rule=self._options.rule,
+            lock_timeout=self._lock_timeout,
+            deadline=deadline_of(self._runtime.clock(), self._lock_timeout),
+            rule=self._rule,
         )
         try:
             claim = await self._store.claim_keys(request)
         except BaseException:
-            self._calls.add(keys)
+            self._agenda.add(keys)
             raise
         lengths = Counter(row.order_key for row in claim.rows)
         # A full run has more behind it; it is looked at again once these are out of memory.
-        self._calls.add([key for key in keys if lengths[key] >= run])
+        if full := [key for key in keys if lengths[key] >= run]:
+            self._agenda.add(full)
         return claim
+
+
+class OrderedHotPath(HotPathway):
+    """Where order is kept only keyless events are hot. Committed keys go on the agenda, or are told to their owners."""
+
+    def __init__(
+        self,
+        dispatcher: OutboxDispatcher,
+        agenda: Agenda,
+        router: Router,
+        meter: Meter,
+        config: OutboxConfig,
+        ownership: Ownership,
+        announcer: Announcer | None,
+        *,
+        owner: str,
+    ) -> None:
+        super().__init__(dispatcher, agenda, router, meter, config, owner=owner)
+        self._ownership = ownership
+        self._announcer = announcer
+
+    def _may_be_hot(self, event: EventEnvelope) -> bool:
+        return event.key is None and not event.is_delayed
+
+    def _tell(self, events: Sequence[EventEnvelope]) -> None:
+        owned = self._ownership.owned
+        ready = {order_key_of(event): None for event in events if not event.is_delayed}
+        if mine := [key for key in ready if key.partition in owned]:
+            self._agenda.add(mine)
+        if self._announcer is not None and len(mine) < len(ready):
+            self._announcer.tell(key for key in ready if key.partition not in owned)
+        for event in events:
+            if event.deliver_after is not None and (key := order_key_of(event)).partition in owned:
+                self._agenda.add([key], event.deliver_after.total_seconds())
+
+    def _keys(self, events: Sequence[EventEnvelope]) -> Sequence[OrderKey]:
+        return [order_key_of(event) for event in events]

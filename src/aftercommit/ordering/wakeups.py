@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
+from aftercommit.delivery.agenda import EVERYWHERE, Agenda
+from aftercommit.delivery.ownership import Ownership
 from aftercommit.events.order import OrderKey
 from aftercommit.events.redact import error_text
 from aftercommit.meter import Meter
 from aftercommit.ports import Runtime, Wakeups, WakeupsUnavailable
-from aftercommit.service import Service
+from aftercommit.service import Repeating, Service
 
 log = logging.getLogger("aftercommit.wakeups")
 
@@ -116,8 +118,8 @@ class Announcer(Service):
                 log.warning("other instances could not be woken, and will look by themselves: %s", error_text(error))
 
 
-class Listener(Service):
-    """Hears the others, and passes on what they say."""
+class WakeupListener(Service):
+    """Hears the others, and passes on what they say: to the agenda what to look at, to the fleet its changes."""
 
     def __init__(
         self,
@@ -125,18 +127,18 @@ class Listener(Service):
         wakeups: Wakeups,
         instance_id: str,
         meter: Meter,
-        *,
-        on_keys: Callable[[list[OrderKey]], None],
-        on_everything: Callable[[], None],
-        on_fleet: Callable[[], None],
+        agenda: Agenda,
+        ownership: Ownership,
+        fleet: Repeating,
     ) -> None:
+        """`fleet` is called when somebody came or left."""
         super().__init__(runtime, "aftercommit-listener")
         self._wakeups = wakeups
         self._instance_id = instance_id
         self._meter = meter
-        self._on_keys = on_keys
-        self._on_everything = on_everything
-        self._on_fleet = on_fleet
+        self._agenda = agenda
+        self._ownership = ownership
+        self._fleet = fleet
 
     async def step(self) -> None:
         try:
@@ -148,18 +150,19 @@ class Listener(Service):
         if messages:
             self._pass_on(messages)
         elif not self.is_stopping:  # it has only now begun to listen
-            self._on_everything()
-            self._on_fleet()
+            self._agenda.add(EVERYWHERE)
+            self._fleet.call()
 
     def _pass_on(self, messages: Iterable[str]) -> None:
         read = [news for news in map(News.read, messages) if news is not None and news.sender != self._instance_id]
         self._meter.count("wakeups_received", len(read))
         if any(news.everything for news in read):
-            self._on_everything()
-        if keys := frozenset[OrderKey]().union(*(news.keys for news in read)):
-            self._on_keys(list(keys))
+            self._agenda.add(EVERYWHERE)
+        owned = self._ownership.owned
+        if keys := {key for news in read for key in news.keys if key.partition in owned}:
+            self._agenda.add(keys)
         if any(news.fleet for news in read):
-            self._on_fleet()
+            self._fleet.call()
 
     async def stop(self, timeout: float | None = 5.0) -> bool:
         self.is_stopping = True  # before the interrupt, which is heard once

@@ -1,34 +1,19 @@
-"""How the poller looks into the table: what all its ways of looking have in common, and the one by time."""
+"""How the poller looks into the table: what all ways of looking have in common, the one by time, and the pause."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NamedTuple, Protocol
 
+from aftercommit.config import OutboxConfig
 from aftercommit.events.claims import Claim, ClaimRequest, deadline_of
-from aftercommit.events.order import STRICT, KeyRule, OrderKey
 from aftercommit.ports import EventStore, Runtime
 
 #: Seconds after which a claim looks at all due rows again, also at those that were passed over as held by others.
 FLOOR_AGE: Final = 2.0
 
-
-@dataclass(frozen=True, slots=True)
-class PollerOptions:
-    """How to look."""
-
-    owner: str
-    interval: timedelta = timedelta(seconds=5)
-    #: The pause grows up to this while little is found; None: it never does.
-    max_interval: timedelta | None = None
-    batch_size: int = 50
-    skip_recent: timedelta = timedelta(0)
-    lock_timeout: timedelta = timedelta(seconds=30)
-    max_abandoned: int = 5
-    #: What holds back the later events of a key, where order is kept.
-    rule: KeyRule = STRICT
+#: A cycle that found more than this part of a batch is followed by the next one soon.
+_BUSY: Final = 0.25
 
 
 class Found(NamedTuple):
@@ -44,33 +29,25 @@ class Look(Protocol):
     def look_everywhere(self) -> None:
         """The next looks go over the whole table. From any thread."""
 
-    def expect(self, keys: Collection[OrderKey], after: float) -> None:
-        """Rows of these keys were written, and may be committed in so many seconds. From any thread."""
-
     async def claim(self, limit: int) -> Found:
         """Lease up to `limit` rows for this process."""
-        ...
-
-    def next_in(self) -> float | None:
-        """Seconds until it knows of something to look at; None: of nothing."""
         ...
 
 
 class LookByTime:
     """What fell due first comes first. A floor keeps each claim from walking over what the one before it took."""
 
-    def __init__(self, runtime: Runtime, store: EventStore, options: PollerOptions) -> None:
+    def __init__(self, runtime: Runtime, store: EventStore, config: OutboxConfig, *, owner: str) -> None:
         self._runtime = runtime
         self._store = store
-        self._options = options
+        self._owner = owner
+        self._lock_timeout = config.lock_timeout
+        self._skip_recent = config.skip_recent
         self._floor: object = None
         self._floor_since = 0.0
 
     def look_everywhere(self) -> None:
         """Every look does, but for the floor, which does not stand for long."""
-
-    def expect(self, keys: Collection[OrderKey], after: float) -> None:
-        """It knows no keys."""
 
     async def claim(self, limit: int) -> Found:
         now = self._runtime.clock()
@@ -79,17 +56,29 @@ class LookByTime:
             self._floor, self._floor_since = None, now
         claim = await self._store.claim(
             ClaimRequest(
-                owner=self._options.owner,
+                owner=self._owner,
                 limit=limit,
-                lock_timeout=self._options.lock_timeout,
-                deadline=deadline_of(now, self._options.lock_timeout),
-                skip_recent=self._options.skip_recent,
+                lock_timeout=self._lock_timeout,
+                deadline=deadline_of(now, self._lock_timeout),
+                skip_recent=self._skip_recent,
                 floor=self._floor,
             )
         )
         self._floor = claim.floor
         return Found(claim, is_all=not has_floor and len(claim.rows) < limit)
 
-    def next_in(self) -> float | None:
-        """The claims themselves say when the next row falls due."""
-        return None
+
+class Pace:
+    """The poller's interval: always the same, or between a minimum and a maximum, as busy as the table is."""
+
+    def __init__(self, minimum: timedelta, maximum: timedelta | None = None, *, batch_size: int = 1) -> None:
+        self.interval = minimum
+        self._minimum = minimum
+        self._maximum = minimum if maximum is None else maximum
+        self._busy_from = batch_size * _BUSY
+
+    def after(self, count: int) -> timedelta:
+        """The interval behind a cycle that claimed so many rows."""
+        is_busy = count > self._busy_from
+        self.interval = self._minimum if is_busy else min(2 * self.interval, self._maximum)
+        return self.interval

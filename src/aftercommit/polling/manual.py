@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 
-from aftercommit.delivery.keeper import Keeper
-from aftercommit.delivery.leases import Held, holding_of
+from aftercommit.config import OutboxConfig
+from aftercommit.delivery.agenda import Agenda
+from aftercommit.delivery.lanes import Lanes
+from aftercommit.delivery.leases import Held, Holding, Keeper, holding_of
 from aftercommit.delivery.settler import Settler
 from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.events.claims import Claim, Claimed
-from aftercommit.events.order import OrderKey
-from aftercommit.events.outcome import RELEASE, Release
+from aftercommit.events.outcome import Release
+from aftercommit.handlers.routing import Router
 from aftercommit.meter import Meter
 from aftercommit.polling.due import Found
-from aftercommit.polling.options import EngineOptions
 from aftercommit.polling.poller import OutboxPoller
 from aftercommit.ports import EventStore, Runtime
 
@@ -30,31 +31,32 @@ class DrainResult:
     is_complete: bool
 
 
-class ByHand:
+class ManualDelivery:
     """poll() and drain(). While the services run they do the work; else it is done here, one event after the other."""
 
     def __init__(
         self,
         runtime: Runtime,
         store: EventStore,
+        router: Router,
+        agenda: Agenda,
         poller: OutboxPoller,
         dispatcher: OutboxDispatcher,
         settler: Settler,
         held: Held,
         meter: Meter,
-        options: EngineOptions,
-        *,
-        has_listeners: Callable[[], bool],
+        config: OutboxConfig,
     ) -> None:
         self._runtime = runtime
         self._store = store
+        self._router = router
+        self._agenda = agenda
         self._poller = poller
         self._dispatcher = dispatcher
         self._settler = settler
         self._held = held
         self._meter = meter
-        self._options = options
-        self._has_listeners = has_listeners
+        self._config = config
 
     async def poll(self, *, is_started: bool) -> int:
         """One cycle; how many rows it claimed."""
@@ -66,7 +68,7 @@ class ByHand:
 
     async def _cycle(self, timeout: float | None) -> int | None:
         """One cycle over the whole table, of the running poller or in its place."""
-        if self._options.poller_enabled:
+        if self._config.poller_enabled:
             return await self._poller.next_cycle(timeout)
         self._poller.look_everywhere()
         return await self._poller.cycle()
@@ -91,7 +93,7 @@ class ByHand:
         )
 
     async def _drain_here(self, until: float | None) -> bool:
-        keeper = Keeper(self._runtime, self._store, self._held, lock_timeout=self._options.lock_timeout)
+        keeper = Keeper(self._runtime, self._store, self._held, lock_timeout=self._config.lock_timeout)
         keeper.start()
         try:
             self._poller.look_everywhere()
@@ -107,55 +109,53 @@ class ByHand:
 
     async def _deliver_here(self) -> Found:
         """Claim once and deliver one after the other."""
-        if not self._has_listeners():
+        if not self._router:
             return Found(Claim(()), is_all=True)
         claims: list[Found] = []
         rows: list[Claimed] = []
 
         async def claim() -> None:
-            claims.append(await self._poller.claim(self._options.batch_size))
-            rows.extend(self._poller.deliverable(claims[0].claim))
+            claims.append(await self._poller.claim(self._config.batch_size))
+            rows.extend(chain.from_iterable(self._poller.deliverable(claims[0].claim)))
 
         try:
             # To its end even when the caller is cancelled: what was claimed has to be given back.
             await self._runtime.shielded(claim())
-            while rows:
-                row = rows.pop(0)
-                if not await self._deliver_one(row) and row.order_key is not None:
-                    self._give_back(rows, row.order_key)
-        finally:
-            for row in rows:
-                self._settler.add(holding_of(row), RELEASE)
+        except BaseException:
+            self._settler.release(map(holding_of, rows))
             await self._settler.flush()
+            raise
+        await self._deliver(rows)
         return claims[0]
 
-    def _give_back(self, rows: list[Claimed], key: OrderKey) -> None:
-        """The later ones of a key that does not go on."""
-        for row in [row for row in rows if row.order_key == key]:
-            rows.remove(row)
-            self._settler.add(holding_of(row), RELEASE)
-
-    async def _deliver_one(self, row: Claimed) -> bool:
-        """Whether the next one of its key may follow."""
-        holding = self._held.admit(row)
-        if holding is None:
-            return True
+    async def _deliver(self, rows: list[Claimed]) -> None:
+        """Through lanes of its own, which know what may come after what."""
+        lanes: Lanes[Holding] = Lanes(self._runtime, self._agenda, hot_capacity=0, cold_capacity=len(rows))
+        lanes.offer(self._held.admit(rows))
         try:
-            return await self._dispatcher.deliver(holding)
-        except BaseException:  # a cancellation, or Ctrl-C in the handler: the caller ends, the event does not
-            if not holding.is_reported:
-                self._settler.add(holding, Release(was_started=holding.is_running))
-            raise
+            while (holding := lanes.take_now()) is not None:
+                next_may_follow = False
+                try:
+                    next_may_follow = await self._dispatcher.deliver(holding)
+                except BaseException:  # a cancellation, or Ctrl-C in the handler: the caller ends, the event does not
+                    if not holding.is_reported:
+                        self._settler.add(holding, Release(was_started=holding.is_running))
+                    raise
+                finally:
+                    self._settler.release(lanes.finished(holding, goes_on=next_may_follow))
+        finally:
+            self._settler.release(lanes.clear())
+            await self._settler.flush()
 
     async def _drain_services(self, until: float | None) -> bool:
-        channel = self._dispatcher.channel
+        lanes = self._dispatcher.lanes
         while True:
             rest = None if until is None else max(0.0, until - self._runtime.clock())
-            if not await channel.quiet(rest):
+            if not await lanes.quiet(rest):
                 return False
             await self._settler.flush()
             claimed = await self._cycle(rest)
             if self._poller.failures_in_a_row or (until is not None and self._runtime.clock() >= until):
                 return False
-            if claimed == 0 and channel.is_quiet and not self._settler.unsettled:
+            if claimed == 0 and lanes.is_quiet and not self._settler.unsettled:
                 return True

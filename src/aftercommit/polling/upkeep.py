@@ -8,6 +8,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, Final
 
+from aftercommit.config import OutboxConfig
 from aftercommit.errors import InvalidOption
 from aftercommit.events.claims import DeadEvent, DeadFilter
 from aftercommit.events.names import name_of
@@ -71,24 +72,15 @@ class DeadEvents:
 class Purge(Service):
     """Deletes old rows in batches on a schedule."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        records: Records,
-        *,
-        retention: timedelta,
-        interval: timedelta,
-        batch_size: int,
-        dead: bool,
-        by_age: bool,
-    ) -> None:
+    def __init__(self, runtime: Runtime, records: Records, config: OutboxConfig) -> None:
         super().__init__(runtime, "aftercommit-purge")
         self._records = records
-        self._retention = retention
-        self._interval = interval
-        self._batch_size = batch_size
-        self._dead = dead
-        self._by_age = by_age
+        self._retention = config.purge_retention or timedelta(0)
+        self._interval = config.purge_interval
+        self._batch_size = config.purge_batch_size
+        self._dead = config.purge_dead
+        # Where nothing is delivered nothing ever ends, and age alone counts.
+        self._by_age = not config.delivers
         self._is_first = True
 
     async def step(self) -> None:

@@ -112,13 +112,11 @@ class AsyncioRuntime:
     colour = Colour.ASYNC
 
     def __init__(self, thread_count: int) -> None:
+        self.clock = boottime
         self._loop = asyncio.get_running_loop()
         self._threads = HandlerThreads(thread_count)
         self._running: set[asyncio.Task[Result]] = set()
         self._interrupted: set[asyncio.Task[Result]] = set()
-
-    def clock(self) -> float:
-        return boottime()
 
     def identity(self) -> object:
         try:

@@ -75,12 +75,10 @@ class ThreadRuntime:
     colour = Colour.BLOCKING
 
     def __init__(self) -> None:
+        self.clock = boottime
         self._lock = threading.Lock()
         self._portal: LoopPortal | None = None
         self._side: SideThreads | None = None
-
-    def clock(self) -> float:
-        return boottime()
 
     def identity(self) -> object:
         return _threads.token
@@ -112,12 +110,16 @@ class ThreadRuntime:
         if is_async(function):
             return self._on_loop(called_async(function, arguments), context, limit)
         if limit is None:
-            result = context.run(called, function, arguments)
+            try:
+                result: Result = Ok(context.run(function, *arguments))
+            except BaseException as error:  # nothing but a Result may leave the call
+                result = Raised(error)
         else:
             result = self._beside(limit, lambda: context.run(called, function, arguments))
-        if isinstance(result, Raised) and isinstance(result.error, KeyboardInterrupt) and _is_main_thread():
-            raise result.error  # Ctrl-C is for the program, not for the handler that happened to run
-        if isinstance(result, Ok) and result.value is not None and inspect.isawaitable(result.value):
+        if isinstance(result, Raised):
+            if isinstance(result.error, KeyboardInterrupt) and _is_main_thread():
+                raise result.error  # Ctrl-C is for the program, not for the handler that happened to run
+        elif result.value is not None and inspect.isawaitable(result.value):
             return self._on_loop(awaited(result.value), context, limit)
         return result
 
