@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
 
-from aftercommit import EventEnvelope, service
+from aftercommit import EventEnvelope, Fixed, OutboxConfig, service
 from aftercommit.delivery import worker as dispatcher
+from aftercommit.delivery.agenda import THE_REST, Agenda, Place
+from aftercommit.delivery.lanes import Lanes
 from aftercommit.delivery.leases import Held, Holding
 from aftercommit.events.claims import Claimed, Lease, RowKey
-from aftercommit.events.outcome import Outcome
+from aftercommit.events.order import OrderKey
+from aftercommit.events.outcome import RELEASE, Outcome
 from aftercommit.events.payloads import PayloadTypes
 from aftercommit.execution import Colour
 from aftercommit.handlers.routing import Router
@@ -152,13 +156,24 @@ def with_runtime(world: World, scenario: Callable[[Any], Any], threads: int = 4)
 class Ledger:
     """Takes outcomes in the settler's place."""
 
-    def __init__(self) -> None:
+    has_space = True
+
+    def __init__(self, held: Held | None = None) -> None:
         self.entries = Collector()
+        self._held = held
 
     def add(self, holding: Holding, outcome: Outcome) -> tuple[Holding, Outcome]:
         holding.is_reported = True
         self.entries.add((holding, outcome))
         return holding, outcome
+
+    def release(self, holdings: Iterable[Holding]) -> None:
+        for holding in holdings:
+            self.add(holding, RELEASE)
+
+    def let_go(self, holding: Holding) -> None:
+        if self._held is not None:
+            self._held.let_go([(holding, holding.lease.epoch)])
 
     async def answered(self, entry: tuple[Holding, Outcome]) -> None:
         return
@@ -215,9 +230,43 @@ def router_of(registry: Any, handlers: HandlerSet | None = None) -> Router:
 
 def held_of(runtime: Runtime, *rows: Claimed) -> Held:
     held = Held(runtime)
-    for row in rows:
-        held.admit(row)
+    held.admit(rows)
     return held
+
+
+class Told:
+    """Stands for an agenda: keeps what it is told to look at."""
+
+    def __init__(self, on_room: Callable[[], None] = lambda: None) -> None:
+        self.places = Collector()
+        self._on_room = on_room
+
+    def add(self, place: Place, after: float = 0.0) -> bool:
+        self.places.add((place, after))
+        if place == THE_REST:
+            self._on_room()
+        return True
+
+    def freed(self, keys: Collection[OrderKey]) -> None:
+        self.places.add((list(keys), 0.0))
+
+
+def lanes_of(
+    runtime: Runtime, *, hot: int = 10, cold: int = 10, on_room: Callable[[], None] = lambda: None
+) -> Lanes[Any]:
+    """Lanes that tell nobody, or `on_room`, when there is room."""
+    return Lanes(runtime, Told(on_room), hot_capacity=hot, cold_capacity=cold)  # type: ignore[arg-type]
+
+
+def agenda_of(runtime: Runtime, held: Held | None = None, *, horizon: float = 5.0, interval: float = 3600.0) -> Agenda:
+    times = {"interval": timedelta(seconds=interval), "horizon": timedelta(seconds=horizon)}
+    return Agenda(runtime, Held(runtime) if held is None else held, **times)
+
+
+def plain_config(**options: Any) -> OutboxConfig:
+    """As an outbox would have it: three attempts, five seconds apart, and no grace for what nobody can handle."""
+    defaults = {"retry_policy": Fixed("5s"), "max_attempts": 3, "unroutable_grace": 0}
+    return OutboxConfig(**{**defaults, **options})
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aftercommit.delivery.circuit import LONGEST_PAUSE, WHILE_PROBING, Circuit
+from aftercommit.delivery.circuits import LONGEST_PAUSE, WHILE_PROBING, Circuit
 
 
 def test_a_closed_circuit_lets_everything_through():

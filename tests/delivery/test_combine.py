@@ -7,7 +7,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aftercommit.delivery.combine import combine, still_to_run
+from aftercommit.delivery.outcomes import combine, still_to_run
 from aftercommit.events.outcome import DONE, Dead, Defer, Done, Release, Retry
 from aftercommit.events.redact import MAX_ERROR_LENGTH
 

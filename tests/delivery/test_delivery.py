@@ -23,11 +23,10 @@ from aftercommit import (
     RetryAfter,
     RetryAfterError,
 )
-from aftercommit.delivery.chain import Rules
-from aftercommit.delivery.delivery import LATER, Delivery
+from aftercommit.delivery.chain import LATER, Delivery
 from aftercommit.events.outcome import Dead, Defer, Release, Retry
 from aftercommit.events.outcome import Done as Delivered
-from tests.delivery.faulty import Loud, claimed, meter_of, router_of, with_runtime
+from tests.delivery.faulty import Loud, claimed, meter_of, plain_config, router_of, with_runtime
 from tests.support import PATIENCE, Collector, Signal, World
 
 Colouring = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -58,8 +57,12 @@ def delivery(
         registry = DefaultListenerRegistry()
         if listener is not None:
             registry.register("Happened", listener)
-    rules = Rules(policy or Fixed("5s"), max_attempts, grace)
-    return Delivery(runtime, router_of(registry), meter_of(runtime, exporter), rules, **parts)
+    if "tracker" in parts:
+        parts["in_flight_tracker"] = parts.pop("tracker")
+    config = plain_config(
+        retry_policy=policy or Fixed("5s"), max_attempts=max_attempts, unroutable_grace=grace, **parts
+    )
+    return Delivery(runtime, router_of(registry), meter_of(runtime, exporter), config)
 
 
 # ---------------------------------------------------------------- what a listener says

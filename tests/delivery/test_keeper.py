@@ -7,8 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from aftercommit import EventEnvelope, EventStatus
-from aftercommit.delivery.keeper import Keeper
-from aftercommit.delivery.leases import Held
+from aftercommit.delivery.leases import Held, Keeper
 from aftercommit.events.claims import USABLE, Lease, RowKey, deadline_of
 from aftercommit.events.outcome import Done
 from tests.delivery.faulty import (
@@ -68,7 +67,7 @@ def test_what_was_renewed_has_a_new_deadline_and_fresh_leases_are_not_asked_for(
         runtime.clock = lambda: now[0]
         old, young = claimed(runtime, valid_for=10), claimed(runtime, valid_for=24)
         held, store = held_of(runtime, old, young), Renewals()
-        await keeper_of(runtime, store, held).renew()
+        await keeper_of(runtime, store, held).work()
         assert [keys_of(leases) for leases in store.asked] == [keys_of([old])]
         leases = leases_of(held)
         assert leases[old.event.event_id].deadline == 1024.0
@@ -82,7 +81,7 @@ def test_what_could_not_be_renewed_may_not_be_started(world: World) -> None:
     async def scenario(runtime: Any) -> None:
         kept, lost = claimed(runtime, valid_for=1), claimed(runtime, valid_for=1)
         held = held_of(runtime, kept, lost)
-        await keeper_of(runtime, Renewals(refuses={lost.lease.key}), held).renew()
+        await keeper_of(runtime, Renewals(refuses={lost.lease.key}), held).work()
         leases = leases_of(held)
         assert leases[lost.event.event_id].deadline == float("-inf")
         assert leases[kept.event.event_id].deadline > runtime.clock()
@@ -96,7 +95,7 @@ def test_a_renewal_that_was_overtaken_by_a_claim_changes_nothing(world: World) -
         held = held_of(runtime, first)
         again = claimed(runtime, first.event, epoch=2, valid_for=5)
         for refuses in (set(), {first.lease.key}):
-            held.admit(again)
+            held.admit([again])
             held.renew([first.lease], {first.lease.key} - refuses, runtime.clock() + 99)
             assert leases_of(held) == {first.event.event_id: again.lease}
 
@@ -107,8 +106,8 @@ def test_a_row_that_was_let_go_is_not_brought_back(world: World) -> None:
     async def scenario(runtime: Any) -> None:
         row = claimed(runtime, valid_for=1)
         held = Held(runtime)
-        holding = held.admit(row)
-        held.drop([holding])
+        (holding,) = held.admit([row])
+        held.let_go([(holding, holding.lease.epoch)])
         held.renew([row.lease], {row.lease.key}, runtime.clock() + 99)
         assert len(held) == 0
 
@@ -118,7 +117,7 @@ def test_a_row_that_was_let_go_is_not_brought_back(world: World) -> None:
 def test_many_leases_are_renewed_in_portions(world: World) -> None:
     async def scenario(runtime: Any) -> None:
         held, store = held_of(runtime, *(claimed(runtime, valid_for=1) for _ in range(1001))), Renewals()
-        await keeper_of(runtime, store, held).renew()
+        await keeper_of(runtime, store, held).work()
         assert [len(leases) for leases in store.asked] == [500, 500, 1]
 
     with_runtime(world, scenario)
@@ -127,7 +126,7 @@ def test_many_leases_are_renewed_in_portions(world: World) -> None:
 def test_without_leases_nothing_is_asked(world: World) -> None:
     async def scenario(runtime: Any) -> None:
         store = Renewals()
-        await keeper_of(runtime, store, Held(runtime)).renew()
+        await keeper_of(runtime, store, Held(runtime)).work()
         assert store.asked == []
 
     with_runtime(world, scenario)
@@ -222,10 +221,10 @@ def test_an_event_whose_lease_was_lost_while_it_waited_is_not_started(world: Wor
             engine = outbox._engine
             clock = engine.runtime.clock
             engine.runtime.clock = lambda: clock() + 15.0  # half of a lease later; its deadline is not over
-            await engine.keeper.renew()
+            await engine.keeper.work()
             release.set()
             await world.until_settled(1)
-            assert await engine.dispatcher.channel.quiet(PATIENCE)
+            assert await engine.dispatcher.lanes.quiet(PATIENCE)
             await engine.settler.flush()
         assert len(seen) == 1
         assert waiting not in seen
@@ -269,8 +268,8 @@ def test_a_renewal_after_the_settle_changes_nothing(world: World) -> None:
         outbox.register("Happened", lambda event: None)
         await write(outbox)
         engine = outbox._current()
-        (row,) = engine.poller.deliverable((await engine.poller.claim(1)).claim)
-        engine.settler.add(engine.held.admit(row), Done())
+        (run,) = engine.poller.deliverable((await engine.poller.claim(1)).claim)
+        engine.settler.add(*engine.held.admit(run), Done())
         await engine.settler.flush()
         before = [tuple(each) for each in world.rows()]
         assert list(await store.renew([row.lease], HALF_A_MINUTE)) == []
@@ -286,7 +285,7 @@ def test_a_renewal_moves_the_end_of_the_lease_on_the_database_clock(world: World
         outbox.register("Happened", lambda event: None)
         await write(outbox)
         engine = outbox._current()
-        (row,) = engine.poller.deliverable((await engine.poller.claim(1)).claim)
+        ((row,),) = engine.poller.deliverable((await engine.poller.claim(1)).claim)
         world.change("UPDATE outbox_event SET lease_until = 1")
         assert list(await store.renew([row.lease], HALF_A_MINUTE)) == [row.lease.key], "nobody has taken it"
         left = world.rows("SELECT (lease_until - locked_at) / 1e6 FROM outbox_event")[0][0]

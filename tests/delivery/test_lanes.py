@@ -13,6 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from aftercommit.delivery.lanes import HOT_PER_COLD, Lanes
 from aftercommit.events.order import OrderKey
+from aftercommit.runtime.threads import ThreadRuntime
+from tests.delivery.faulty import lanes_of
 
 
 @dataclass(frozen=True)
@@ -23,22 +25,22 @@ class Item:
 
 
 def lanes(*, hot: int = 100, cold: int = 100) -> Lanes[Item]:
-    return Lanes(hot_capacity=hot, cold_capacity=cold)
+    return lanes_of(ThreadRuntime(), hot=hot, cold=cold)
 
 
 def put_hot(into: Lanes[Item], *names: str) -> None:
-    assert into.reserve_hot(len(names)) == len(names)
+    assert into.reserve(len(names)) == len(names)
     for name in names:
-        into.fill_hot(Item(name))
+        into.fill(Item(name))
 
 
 def put_cold(into: Lanes[Item], *names: str, is_suspect: bool = False) -> None:
     for name in names:
-        assert into.offer_cold(Item(name, is_suspect))
+        assert into.offer([Item(name, is_suspect)])
 
 
 def take_all(out_of: Lanes[Item]) -> list[str]:
-    return [item.name for item in iter(out_of.take, None)]
+    return [item.name for item in iter(out_of.take_now, None)]
 
 
 # --- which comes next
@@ -75,7 +77,7 @@ def test_a_stream_of_hot_events_does_not_starve_the_table():
 
     while len(taken) < 9:
         put_hot(both, *["hot"] * (3 - both.hot_depth))
-        taken.append(both.take().name)
+        taken.append(both.take_now().name)
 
     assert taken == ["hot", "hot", "cold-1", "hot", "hot", "cold-2", "hot", "hot", "cold-3"]
 
@@ -87,7 +89,7 @@ def test_a_stream_of_cold_events_does_not_starve_the_commits():
 
     while len(taken) < 6:
         put_cold(both, *["cold"] * both.cold_room)
-        taken.append(both.take().name)
+        taken.append(both.take_now().name)
 
     assert taken == ["hot-1", "hot-2", "cold", "hot-3", "hot-4", "cold"]
 
@@ -98,13 +100,13 @@ def test_an_empty_lane_costs_the_other_nothing():
     assert take_all(both) == ["a", "b", "c", "d", "e"]
     put_cold(both, "f", "g", "h")
     assert take_all(both) == ["f", "g", "h"]
-    assert both.take() is None
+    assert both.take_now() is None
 
 
 def test_a_cold_event_that_comes_late_is_next_after_two_hot_ones():
     both = lanes()
     put_hot(both, "a", "b", "c", "d")
-    assert [both.take().name, both.take().name, both.take().name] == ["a", "b", "c"]
+    assert [both.take_now().name, both.take_now().name, both.take_now().name] == ["a", "b", "c"]
 
     put_cold(both, "cold")
 
@@ -119,18 +121,18 @@ def test_one_suspect_runs_at_a_time():
     both = lanes()
     put_cold(both, "first", "second", is_suspect=True)
 
-    first = both.take()
+    first = both.take_now()
     assert first.name == "first"
-    assert both.take() is None
+    assert both.take_now() is None
     assert not both.is_empty
-    both.ended(first)
-    assert both.take().name == "second"
+    both.finished(first)
+    assert both.take_now().name == "second"
 
 
 def test_a_suspect_that_waits_for_another_is_in_nobodys_way():
     both = lanes()
     put_cold(both, "running", "waiting", is_suspect=True)
-    assert both.take().name == "running"
+    assert both.take_now().name == "running"
     put_cold(both, "cold-1", "cold-2")
     put_hot(both, *[f"hot-{number}" for number in range(1, 9)])
 
@@ -155,8 +157,8 @@ def test_suspects_use_the_room_of_the_cold_lane():
     put_cold(both, "cold")
 
     assert (both.cold_room, both.cold_depth) == (0, 2)
-    assert not both.offer_cold(Item("more"))
-    assert not both.offer_cold(Item("more", is_suspect=True))
+    assert not both.offer([Item("more")])
+    assert not both.offer([Item("more", is_suspect=True)])
 
 
 # --- room
@@ -165,21 +167,21 @@ def test_suspects_use_the_room_of_the_cold_lane():
 def test_a_reserved_slot_is_taken_until_it_is_given_back():
     both = lanes(hot=3)
 
-    assert both.reserve_hot(2) == 2
-    assert both.reserve_hot(2) == 1
-    assert both.reserve_hot(1) == 0
+    assert both.reserve(2) == 2
+    assert both.reserve(2) == 1
+    assert both.reserve(1) == 0
     assert both.hot_depth == 0
-    both.cancel_hot(2)
-    both.fill_hot(Item("a"))
-    assert both.reserve_hot(5) == 2
+    both.cancel(2)
+    both.fill(Item("a"))
+    assert both.reserve(5) == 2
 
 
 def test_a_lane_without_capacity_takes_nothing():
     none = lanes(hot=0, cold=0)
 
-    assert none.reserve_hot(1) == 0
-    assert not none.offer_cold(Item("a"))
-    assert none.take() is None
+    assert none.reserve(1) == 0
+    assert not none.offer([Item("a")])
+    assert none.take_now() is None
 
 
 @pytest.mark.parametrize("is_suspect", [False, True])
@@ -187,14 +189,14 @@ def test_clear_takes_out_everything_that_waits_and_keeps_reservations(is_suspect
     both = lanes(hot=3)
     put_hot(both, "hot")
     put_cold(both, "cold", is_suspect=is_suspect)
-    assert both.reserve_hot(1) == 1
+    assert both.reserve(1) == 1
 
     assert {item.name for item in both.clear()} == {"hot", "cold"}
 
     assert both.is_empty
     assert both.clear() == []
-    assert both.take() is None
-    assert both.reserve_hot(9) == 2, "the slot of an open transaction is still its own"
+    assert both.take_now() is None
+    assert both.reserve(9) == 2, "the slot of an open transaction is still its own"
 
 
 # --- whatever happens
@@ -216,7 +218,7 @@ class AnyUse(RuleBasedStateMachine):
 
     @rule(wanted=st.integers(0, 6))
     def reserve(self, wanted):
-        granted = self.lanes.reserve_hot(wanted)
+        granted = self.lanes.reserve(wanted)
 
         assert granted == min(wanted, self.hot_capacity - len(self.hot) - self.reserved)
         self.reserved += granted
@@ -225,7 +227,7 @@ class AnyUse(RuleBasedStateMachine):
     @rule(data=st.data())
     def cancel(self, data):
         unused = data.draw(st.integers(1, self.reserved))
-        self.lanes.cancel_hot(unused)
+        self.lanes.cancel(unused)
         self.reserved -= unused
 
     @rule(wanted=st.integers(1, 4))
@@ -238,7 +240,7 @@ class AnyUse(RuleBasedStateMachine):
     @rule()
     def fill(self):
         item = Item(f"hot-{next(self.names)}")
-        self.lanes.fill_hot(item)
+        self.lanes.fill(item)
         self.reserved -= 1
         self.hot.append(item)
         self.put.append(item)
@@ -248,7 +250,7 @@ class AnyUse(RuleBasedStateMachine):
         item = Item(f"cold-{next(self.names)}", is_suspect)
         has_room = len(self.cold) + len(self.suspects) < self.cold_capacity
 
-        assert self.lanes.offer_cold(item) is has_room
+        assert self.lanes.offer([item]) is has_room
         if has_room:
             (self.suspects if is_suspect else self.cold).append(item)
             self.put.append(item)
@@ -262,7 +264,7 @@ class AnyUse(RuleBasedStateMachine):
         cold_may_run = bool(self.cold or (self.suspects and not self.suspect_runs))
         hot_waits = bool(self.hot)
 
-        item = self.lanes.take()
+        item = self.lanes.take_now()
 
         if item is None:
             assert not hot_waits, "something may run"
@@ -283,7 +285,7 @@ class AnyUse(RuleBasedStateMachine):
     @precondition(lambda self: self.suspect_runs)
     @rule()
     def end_suspect(self):
-        assert self.lanes.ended(self.suspect_runs) == []
+        assert self.lanes.finished(self.suspect_runs) == []
         self.suspect_runs = None
 
     @rule()
@@ -310,10 +312,10 @@ class AnyUse(RuleBasedStateMachine):
     def teardown(self):
         if hasattr(self, "lanes"):
             if self.suspect_runs:
-                self.lanes.ended(self.suspect_runs)
-            while (item := self.lanes.take()) is not None:
+                self.lanes.finished(self.suspect_runs)
+            while (item := self.lanes.take_now()) is not None:
                 self.got.append(item)
-                self.lanes.ended(item)
+                self.lanes.finished(item)
             assert Counter(self.got) == Counter(self.put), "nothing is lost, nothing comes twice"
 
 

@@ -12,6 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from aftercommit.delivery.lanes import Lanes
 from aftercommit.events.order import OrderKey
+from aftercommit.runtime.threads import ThreadRuntime
+from tests.delivery.faulty import lanes_of
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,8 @@ A, B = OrderKey(1, "a"), OrderKey(2, "b")
 
 
 def lanes_with(*items: Item, capacity: int = 100) -> Lanes[Item]:
-    lanes: Lanes[Item] = Lanes(hot_capacity=10, cold_capacity=capacity)
-    assert all(lanes.offer_cold(item) for item in items)
+    lanes: Lanes[Item] = lanes_of(ThreadRuntime(), cold=capacity)
+    assert all(lanes.offer([item]) for item in items)
     return lanes
 
 
@@ -34,66 +36,66 @@ def test_the_next_of_a_key_waits_for_the_one_before_it_and_other_keys_do_not():
     first, second, other, keyless = Item(1, A), Item(2, A), Item(3, B), Item(4)
     lanes = lanes_with(first, second, other, keyless)
 
-    assert [lanes.take() for _ in range(4)] == [first, other, keyless, None]
-    assert lanes.ended(first) == []
-    assert lanes.take() is second
+    assert [lanes.take_now() for _ in range(4)] == [first, other, keyless, None]
+    assert lanes.finished(first) == []
+    assert lanes.take_now() is second
 
 
 def test_everything_behind_one_that_does_not_go_on_leaves():
     first, second, third, other = Item(1, A), Item(2, A), Item(3, A), Item(4, B)
     lanes = lanes_with(first, second, third, other)
-    assert lanes.take() is first
+    assert lanes.take_now() is first
 
-    assert lanes.ended(first, goes_on=False) == [second, third]
+    assert lanes.finished(first, goes_on=False) == [second, third]
 
-    assert lanes.take() is other
-    assert lanes.take() is None
+    assert lanes.take_now() is other
+    assert lanes.take_now() is None
     assert lanes.is_empty
 
 
 def test_after_it_has_stopped_a_key_begins_anew():
     first, later = Item(1, A), Item(2, A)
     lanes = lanes_with(first)
-    lanes.take()
-    lanes.ended(first, goes_on=False)
+    lanes.take_now()
+    lanes.finished(first, goes_on=False)
 
-    assert lanes.offer_cold(later)
-    assert lanes.take() is later
+    assert lanes.offer([later])
+    assert lanes.take_now() is later
 
 
 def test_what_waits_behind_its_key_needs_room_like_everything_else():
     lanes = lanes_with(Item(1, A), Item(2, A), capacity=2)
 
     assert lanes.cold_depth == 2
-    assert not lanes.offer_cold(Item(3, B))
+    assert not lanes.offer([Item(3, B)])
 
 
 def test_what_waits_of_a_partition_is_given_back_and_what_runs_keeps_its_key():
     running, waiting, unstarted, behind, other = Item(1, A), Item(2, A), Item(3, OrderKey(1, "c")), Item(4), Item(5, B)
     lanes = lanes_with(running, waiting, unstarted, Item(6, OrderKey(1, "c")), behind, other)
-    assert lanes.take() is running
+    assert lanes.take_now() is running
 
     given = lanes.give_back(lambda key: key.partition == 1)
 
     assert {item.number for item in given} == {2, 3, 6}
     later = Item(7, A)
-    assert lanes.offer_cold(later)
-    assert [lanes.take(), lanes.take(), lanes.take()] == [behind, other, None], "the key's own still runs"
-    lanes.ended(running)
-    assert lanes.take() is later
+    assert lanes.offer([later])
+    assert [lanes.take_now(), lanes.take_now(), lanes.take_now()] == [behind, other, None], "the key's own still runs"
+    lanes.finished(running)
+    assert lanes.take_now() is later
 
 
 def test_a_suspect_holds_its_key_while_another_suspect_runs():
     killer, suspect, behind = Item(1, A, is_suspect=True), Item(2, B, is_suspect=True), Item(3, B)
     lanes = lanes_with(killer, suspect, behind)
 
-    assert lanes.take() is killer
-    assert lanes.take() is None
-    lanes.ended(killer)
-    assert lanes.take() is suspect
-    assert lanes.take() is None
-    lanes.ended(suspect)
-    assert lanes.take() is behind
+    assert lanes.take_now() is killer
+    assert lanes.take_now() is None
+    lanes.finished(killer)
+    assert lanes.take_now() is suspect
+    assert lanes.take_now() is None
+    lanes.finished(suspect)
+    assert lanes.take_now() is behind
 
 
 class AnyUse(RuleBasedStateMachine):
@@ -101,7 +103,7 @@ class AnyUse(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.lanes = Lanes(hot_capacity=5, cold_capacity=12)
+        self.lanes = lanes_of(ThreadRuntime(), hot=5, cold=12)
         self.numbers = count()
         self.waiting = defaultdict(list)
         self.running = {}
@@ -111,12 +113,12 @@ class AnyUse(RuleBasedStateMachine):
     @rule(key=keys, is_suspect=st.booleans())
     def offer(self, key, is_suspect):
         item = Item(next(self.numbers), key, is_suspect)
-        if self.lanes.offer_cold(item):
+        if self.lanes.offer([item]):
             self.waiting[key].append(item)
 
     @rule()
     def take(self):
-        item = self.lanes.take()
+        item = self.lanes.take_now()
         if item is None:
             return
         if item.order_key is not None:
@@ -129,7 +131,7 @@ class AnyUse(RuleBasedStateMachine):
     @rule(data=st.data(), goes_on=st.booleans())
     def end(self, data, goes_on):
         item = self.running.pop(data.draw(st.sampled_from(sorted(self.running))))
-        leaving = self.lanes.ended(item, goes_on=goes_on)
+        leaving = self.lanes.finished(item, goes_on=goes_on)
         if item.order_key is None or goes_on:
             assert leaving == []
         else:
@@ -149,7 +151,7 @@ class AnyUse(RuleBasedStateMachine):
         self.waiting.clear()
         self.running = {number: item for number, item in self.running.items() if item.is_suspect}
         for item in list(self.running.values()):  # nothing comes after a clear; the suspects end
-            self.lanes.ended(item)
+            self.lanes.finished(item)
         self.running.clear()
 
     @invariant()
@@ -159,10 +161,10 @@ class AnyUse(RuleBasedStateMachine):
 
     def teardown(self):
         for item in list(self.running.values()):
-            self.lanes.ended(item)
-        while (item := self.lanes.take()) is not None:
+            self.lanes.finished(item)
+        while (item := self.lanes.take_now()) is not None:
             self.waiting[item.order_key].remove(item)
-            self.lanes.ended(item)
+            self.lanes.finished(item)
         assert not any(self.waiting.values()), "nothing is stuck"
 
 

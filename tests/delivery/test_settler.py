@@ -50,9 +50,9 @@ async def hold(world: World, count: int, **options: Any) -> tuple[Any, FaultySto
     outbox.register("Happened", lambda event: None)
     await write(outbox, count)
     engine = outbox._current()
-    rows = engine.poller.deliverable((await engine.poller.claim(count)).claim)
-    assert len(rows) == count
-    return engine, store, [engine.held.admit(row) for row in rows]
+    runs = engine.poller.deliverable((await engine.poller.claim(count)).claim)
+    assert len(runs) == count
+    return engine, store, [holding for run in runs for holding in engine.held.admit(run)]
 
 
 def facts(world: World, *columns: str) -> list[tuple[Any, ...]]:
@@ -422,7 +422,7 @@ def test_every_outcome_is_counted_and_announced(world: World, caplog: pytest.Log
         exporter = Loud()
         engine, _, holdings = await hold(world, 5, metrics=exporter)
         due = Collector()
-        engine.settler._on_due = lambda seconds, _: due.add(seconds)
+        engine.agenda.add = lambda _, seconds=0.0: due.add(seconds)
         outcomes = [
             Done(),
             Retry(timedelta(seconds=3), "failed"),

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from aftercommit import DefaultListenerRegistry, EventEnvelope, Fixed, MetricsExporter
-from aftercommit.delivery.chain import Rules
-from aftercommit.delivery.delivery import Delivery
-from aftercommit.delivery.leases import Held
+from aftercommit import DefaultListenerRegistry, EventEnvelope, MetricsExporter
+from aftercommit.delivery.chain import Delivery
+from aftercommit.delivery.lanes import Lanes
+from aftercommit.delivery.leases import Held, Holding
+from aftercommit.delivery.ownership import Ownership
 from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.events.claims import Claimed
 from aftercommit.events.outcome import Done, Outcome, Release, Retry
@@ -25,9 +26,11 @@ from tests.delivery.faulty import (
     count_from_here,  # noqa: F401  (used by every test here)
     faulty_store,
     keys_of,
+    lanes_of,
     meter_of,
     other_tasks,
     ours,
+    plain_config,
     router_of,
     with_runtime,
 )
@@ -65,23 +68,30 @@ class Desk:
         *,
         store: Any = None,
         exporter: MetricsExporter | None = None,
+        on_room: Callable[[], None] = lambda: None,
         **options: Any,
     ) -> None:
         self.runtime = runtime
-        self.ledger = Ledger()
         self.held = Held(runtime)
+        self.ledger = Ledger(self.held)
+        config = plain_config(**options)
+        self.lanes: Lanes[Holding] = lanes_of(
+            runtime, hot=config.hot_queue_capacity, cold=config.cold_queue_capacity, on_room=on_room
+        )
         self.meter = meter_of(runtime, exporter)
         registry = DefaultListenerRegistry().register("Happened", listener)
-        self.delivery = Delivery(runtime, router_of(registry), self.meter, Rules(Fixed("5s"), 3, NO_TIME))
+        self.delivery = Delivery(runtime, router_of(registry), self.meter, config)
         self.store = store or Suspects()
         self.dispatcher = OutboxDispatcher(
             runtime,
             self.store,
+            self.lanes,
             self.delivery,
             self.ledger,  # type: ignore[arg-type]
             self.held,
+            Ownership(runtime),
             self.meter,
-            **options,
+            config,
         )
 
     def row(self, **fields: Any) -> Claimed:
@@ -316,7 +326,7 @@ def test_a_fault_of_our_own_costs_neither_the_worker_nor_the_row(
         rows = desk.cold(2)
         await desk.ledger.entries.reach(2)
         assert [desk.outcome(row) for row in rows] == [Release(), Done()]
-        assert await desk.dispatcher.channel.quiet(PATIENCE)
+        assert await desk.dispatcher.lanes.quiet(PATIENCE)
         await desk.dispatcher.close(AMPLE)
 
     with caplog.at_level(logging.ERROR, "aftercommit"):
@@ -367,7 +377,7 @@ def test_one_row_is_in_memory_once(world: World, colour: Colouring) -> None:
         assert desk.dispatcher.enqueue_hot(row)
         assert desk.dispatcher.enqueue_cold(claimed(runtime, row.event, epoch=2)), "it is taken care of"
         assert desk.dispatcher.enqueue_hot(row)
-        assert (desk.dispatcher.channel.hot_depth, desk.dispatcher.channel.cold_depth) == (1, 0)
+        assert (desk.dispatcher.lanes.hot_depth, desk.dispatcher.lanes.cold_depth) == (1, 0)
         desk.hot()  # the slot of the second is free again
         desk.dispatcher.start()
         await desk.ledger.entries.reach(2)
@@ -590,6 +600,8 @@ def test_close_does_not_wait_for_workers_that_wait_for_the_settler(world: World)
 class _SettlerAway(Ledger):
     """As the settler does when outcomes have reached its capacity and cannot be written."""
 
+    has_space = False
+
     def __init__(self, runtime: Any, paused: Collector) -> None:
         super().__init__()
         self._space = runtime.monitor()
@@ -658,7 +670,7 @@ def test_a_hot_event_is_handed_over_and_nobody_waits_with_a_timeout(world: World
         outbox = world.outbox(faulty_store(world), poll_interval="1h", worker_count=2)
         outbox.register("Happened", colour(seen.add))
         async with outbox:
-            monitor = outbox._engine.dispatcher.channel._monitor
+            monitor = outbox._engine.dispatcher.lanes._monitor
             wait_for = monitor.wait_for
 
             async def watched(predicate: Any, timeout: float | None = None) -> Any:

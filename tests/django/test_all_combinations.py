@@ -132,7 +132,7 @@ def test_delivered_is_what_others_could_see(alias: str, make_outbox: Make, someb
         assert outbox.drain("20s").is_complete
         assert delivered == visible
         assert unseen == []
-        assert outbox._engine.dispatcher.channel._lanes._reserved == 0
+        assert outbox._engine.dispatcher.lanes._reserved == 0
         somebody.write("DELETE FROM outbox_event")
 
     holds()

@@ -31,7 +31,7 @@ def started(make: Make, alias: str, **options: Any) -> tuple[Any, Collector]:
 
 def slots_free(outbox: Any) -> bool:
     """Whether every slot of the hot lane that a write reserved was used or given back."""
-    lanes = outbox._engine.dispatcher.channel._lanes
+    lanes = outbox._engine.dispatcher.lanes
     return bool(lanes._reserved == 0)
 
 

@@ -94,7 +94,7 @@ def test_nothing_is_kept_in_memory_for_a_commit_that_never_comes(alias: str, mak
         assert outbox.drain().delivered == 1
 
     kit.in_test_case(alias, test)
-    assert outbox._engine.dispatcher.channel._lanes._reserved == 0
+    assert outbox._engine.dispatcher.lanes._reserved == 0
     assert seen == ["1"]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aftercommit import Fixed, HandlerTimeout, NoRetry
-from aftercommit.delivery import gates
+from aftercommit.delivery import limits
 from aftercommit.events.envelope import EventStatus
 from aftercommit.runtime import aio, portal
 from tests.delivery.faulty import (
@@ -222,7 +222,7 @@ def test_a_stuck_handler_holds_up_neither_close_nor_its_limit(world: World, stuc
 
 def test_only_so_many_calls_are_left_behind(world: World, stuck: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Promise 9: then events of this handler wait, and spend no attempts."""
-    monkeypatch.setattr(gates, "LEFT_BEHIND_AT_MOST", 2)
+    monkeypatch.setattr(limits, "LEFT_BEHIND_AT_MOST", 2)
 
     async def scenario() -> None:
         outbox = world.outbox(worker_count=1, retry_policy=Fixed("1h"), poll_interval="1h")

@@ -6,16 +6,22 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from aftercommit.delivery.agenda import Place
+from aftercommit.delivery.ownership import Change, Ownership
 from aftercommit.events.fleet import Instance
+from aftercommit.events.order import OrderKey
 from aftercommit.ordering.fleet import Fleet
 from aftercommit.stores.detect import open_store
-from tests.delivery.faulty import FaultyStore, colour_of, new_runtime
+from tests.delivery.faulty import FaultyStore, colour_of, new_runtime, plain_config
 from tests.support import Collector, World
 
 ALL = frozenset(range(256))
 
 #: Long enough that it never comes round in a test.
 NEVER = timedelta(hours=1)
+
+#: As seldom as heartbeats may come where half a minute is silence.
+RARELY = timedelta(seconds=15)
 
 SOON = timedelta(milliseconds=20)
 
@@ -30,6 +36,33 @@ class FaultyMembership(FaultyStore):
         return call
 
 
+class Rooms:
+    """Stands for a dispatcher, an agenda and an announcer."""
+
+    def __init__(self, told: Collector) -> None:
+        self._told = told
+
+    def give_back(self, leaves: Callable[[OrderKey], bool]) -> None: ...
+
+    def add(self, place: Place) -> bool:
+        return True
+
+    def tell_fleet(self) -> None:
+        self._told.add(("change",))
+
+
+class Watched(Fleet):
+    """Tells what follows from each change, and that it does."""
+
+    def __init__(self, *arguments: Any, told: Callable[[Change], None]) -> None:
+        super().__init__(*arguments)
+        self._told = told
+
+    def follow(self, change: Change) -> None:
+        self._told(change)
+        super().follow(change)
+
+
 class Node:
     """An instance: its fleet, its membership, and everything that it was told, in order."""
 
@@ -38,20 +71,25 @@ class Node:
         self.runtime = new_runtime(kit.world)
         self.membership = FaultyMembership(kit.store.membership)
         self.told = Collector()
-        intervals = {"heartbeat_interval": NEVER, "rebalance_interval": NEVER, "stale_timeout": timedelta(seconds=30)}
-        self.fleet = Fleet(
-            self.runtime,
-            self.membership,
-            Instance(id, "here", 1),
-            **{**intervals, **options},
-            on_gained=lambda numbers: self.told.add(("gained", numbers)),
-            on_lost=lambda numbers: self.told.add(("lost", numbers, len(self.membership.calls["give"]))),
-            on_change=lambda: self.told.add(("change",)),
+        intervals = {"heartbeat_interval": RARELY, "rebalance_interval": NEVER, "stale_timeout": 2 * RARELY}
+        self.ownership = Ownership(self.runtime)
+        self.ownership.share()
+        rooms: Any = Rooms(self.told)
+        config = plain_config(ordered=True, **{**intervals, **options})
+        instance = Instance(id, "here", 1)
+        self.fleet = Watched(
+            self.runtime, self.membership, instance, self.ownership, rooms, rooms, rooms, config, told=self.tell
         )
+
+    def tell(self, change: Change) -> None:
+        if change.lost:
+            self.told.add(("lost", change.lost, len(self.membership.calls["give"])))
+        if change.gained:
+            self.told.add(("gained", change.gained))
 
     @property
     def owned(self) -> frozenset[int]:
-        return self.fleet.owned
+        return self.ownership.owned
 
     def gained(self) -> list[frozenset[int]]:
         return [each[1] for each in self.told if each[0] == "gained"]
@@ -65,14 +103,14 @@ class Node:
     async def look_again(self) -> None:
         """Look twice, as if an interval lay between."""
         coordinator = self.fleet.coordinator
-        await coordinator.rebalance()
+        await coordinator.work()
         coordinator._since -= NEVER.total_seconds()
-        await coordinator.rebalance()
+        await coordinator.work()
 
     def later(self, seconds: float) -> None:
         """The runtime's clock goes on by that much at once."""
-        clock = type(self.runtime).clock
-        self.runtime.clock = lambda: clock(self.runtime) + seconds
+        clock = self.runtime.clock
+        self.runtime.clock = lambda: clock() + seconds
 
     async def die(self) -> None:
         """No sign-off: only the loops end."""

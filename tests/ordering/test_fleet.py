@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from aftercommit import Cluster
 from aftercommit.errors import SchemaMismatch
+from aftercommit.ordering.fleet import cluster_of
 from aftercommit.stores.postgres import async_pools, pools
 from tests.delivery.faulty import short_pauses, until
-from tests.ordering.fleet_kit import ALL, SOON, FleetKit, in_a_fleet, owners
+from tests.ordering.fleet_kit import ALL, RARELY, SOON, FleetKit, Node, in_a_fleet, owners
 from tests.servers import PrivatePostgres
 from tests.support import World
 
@@ -36,13 +38,13 @@ def test_a_newcomer_gets_its_share_when_it_has_stayed_for_a_while(world: World) 
     async def scenario(kit: FleetKit) -> None:
         alice = await kit.started("alice")
         bob = await kit.started("bob")
-        await alice.fleet.coordinator.rebalance()
+        await alice.fleet.coordinator.work()
         assert (len(alice.owned), len(bob.owned)) == (256, 0), "nothing moves at first sight"
         await alice.look_again()
         upper = frozenset(range(128, 256))
         assert alice.told[-2:] == [("lost", upper, 0), ("change",)], "it lost them before they were given"
         assert alice.owned == ALL - upper
-        await bob.fleet.coordinator.rebalance()
+        await bob.fleet.coordinator.work()
         assert bob.owned == upper
         assert bob.gained() == [upper]
         assert owners(world) == {"alice": 128, "bob": 128}
@@ -56,12 +58,12 @@ def test_two_who_want_the_same_at_once_both_get_their_share(world: World) -> Non
     async def scenario(kit: FleetKit) -> None:
         alice, bob = kit.node("alice"), kit.node("bob")
         for node in (alice, bob):
-            await node.fleet.heart.join()
+            await node.fleet.join()
         take = bob.membership.hold("take")
         bob.fleet.coordinator.start()
-        bob.fleet.look()
+        bob.fleet.coordinator.call()
         await take.entered.wait()
-        await alice.fleet.coordinator.rebalance()
+        await alice.fleet.coordinator.work()
         take.release.set()
         await until(lambda: len(bob.owned) == 128)
         assert alice.owned == ALL - bob.owned
@@ -101,7 +103,7 @@ def test_who_signs_off_leaves_everything_to_the_others_at_once(world: World) -> 
         assert alice.lost() == [ALL]
         assert alice.told[-1] == ("change",), "others should look"
         assert alice.owned == frozenset()
-        bob.fleet.look()
+        bob.fleet.coordinator.call()
         await bob.told.reach(2)
         assert bob.owned == ALL
         await alice.fleet.stop()
@@ -113,9 +115,9 @@ def test_a_look_is_taken_when_somebody_asks_for_it(world: World) -> None:
     async def scenario(kit: FleetKit) -> None:
         alice = await kit.started("alice")
         world.change("UPDATE outbox_partition SET owner = NULL, epoch = epoch + 1 WHERE partition_no = 9")
-        await alice.fleet.heart.beat()
+        await alice.fleet.heart.work()
         assert alice.lost() == [frozenset({9})]
-        alice.fleet.look()
+        alice.fleet.coordinator.call()
         await until(lambda: alice.owned == ALL)
 
     in_a_fleet(world, scenario)
@@ -129,7 +131,7 @@ def test_a_short_stall_moves_nothing(world: World) -> None:
         alice = await kit.started("alice")
         bob = await kit.started("bob", heartbeat_interval=SOON)
         await alice.look_again()
-        await bob.fleet.coordinator.rebalance()
+        await bob.fleet.coordinator.work()
         stall = bob.membership.hold("beat")
         await stall.entered.wait()
         await alice.look_again()
@@ -151,12 +153,12 @@ def test_the_dead_are_removed_and_inherited(world: World, caplog: pytest.LogCapt
         await alice.die()
         world.change("UPDATE outbox_partition SET expires_at = 1")
         world.change("UPDATE outbox_instance SET heartbeat_at = 1")
-        await bob.fleet.coordinator.rebalance()
+        await bob.fleet.coordinator.work()
         assert [row[0] for row in world.rows("SELECT id FROM outbox_instance")] == ["bob"]
         assert bob.told[-1] == ("change",)
         assert bob.owned == frozenset(), "it has been silent itself"
-        await bob.fleet.heart.beat()
-        await bob.fleet.coordinator.rebalance()
+        await bob.fleet.heart.work()
+        await bob.fleet.coordinator.work()
         assert bob.owned == ALL
 
     with caplog.at_level(logging.WARNING, "aftercommit.fleet"):
@@ -169,7 +171,7 @@ def test_who_was_given_up_joins_again_and_keeps_what_nobody_took(world: World) -
         alice = await kit.started("alice")
         world.change("DELETE FROM outbox_instance")
         world.change("UPDATE outbox_partition SET owner = 'thief', epoch = epoch + 1 WHERE partition_no < 6")
-        await alice.fleet.heart.beat()
+        await alice.fleet.heart.work()
         assert alice.lost() == [frozenset(range(6))]
         assert alice.owned == frozenset(range(6, 256))
         assert alice.changes() == 2
@@ -182,7 +184,7 @@ def test_who_is_stopping_does_not_join_again(world: World) -> None:
     async def scenario(kit: FleetKit) -> None:
         alice = await kit.started("alice")
         await alice.fleet.stop()
-        await alice.fleet.heart.beat()
+        await alice.fleet.heart.work()
         assert world.rows("SELECT id FROM outbox_instance") == []
         assert alice.owned == frozenset()
 
@@ -199,11 +201,11 @@ def test_who_cannot_be_heard_owns_nothing_and_leaves_the_fleet_alone(world: Worl
         alice.later(24.1)
         assert alice.owned == frozenset()
         world.change("UPDATE outbox_partition SET owner = NULL, epoch = epoch + 1 WHERE partition_no = 3")
-        await alice.fleet.coordinator.rebalance()
+        await alice.fleet.coordinator.work()
         assert len(alice.membership.calls["take"]) == 1, "only that of its start"
-        await alice.fleet.heart.beat()
+        await alice.fleet.heart.work()
         assert alice.owned == ALL - {3}
-        await alice.fleet.coordinator.rebalance()
+        await alice.fleet.coordinator.work()
         assert alice.owned == ALL
 
     in_a_fleet(world, scenario)
@@ -312,7 +314,7 @@ def test_the_next_heartbeat_tells_what_became_of_a_failed_gift(world: World, lat
         with pytest.raises(Exception, match="the database is away"):
             await alice.look_again()
         assert len(alice.owned) == 128
-        await alice.fleet.heart.beat()
+        await alice.fleet.heart.work()
         assert len(alice.owned) == (128 if late else 256)
         assert owners(world) == {"alice": len(alice.owned)}
 
@@ -325,11 +327,11 @@ def test_the_next_heartbeat_tells_what_became_of_a_failed_gift(world: World, lat
 def test_a_heartbeat_that_began_before_a_take_loses_nothing(world: World) -> None:
     async def scenario(kit: FleetKit) -> None:
         alice = kit.node("alice", heartbeat_interval=SOON)
-        await alice.fleet.heart.join()
+        await alice.fleet.join()
         answer = alice.membership.hold("beat", late=True)
         alice.fleet.heart.start()
         await answer.entered.wait()
-        await alice.fleet.coordinator.rebalance()
+        await alice.fleet.coordinator.work()
         answer.release.set()
         beats = len(alice.membership.calls["beat"])
         await until(lambda: len(alice.membership.calls["beat"]) > beats + 1)
@@ -358,9 +360,9 @@ def test_what_was_stolen_is_lost_and_can_be_had_again(world: World) -> None:
     async def scenario(kit: FleetKit) -> None:
         alice = await kit.started("alice")
         world.change("UPDATE outbox_partition SET owner = 'thief', epoch = 8, expires_at = 1 WHERE partition_no = 7")
-        await alice.fleet.heart.beat()
+        await alice.fleet.heart.work()
         assert alice.lost() == [frozenset({7})]
-        await alice.fleet.coordinator.rebalance()
+        await alice.fleet.coordinator.work()
         assert alice.gained() == [ALL, frozenset({7})]
         assert world.rows("SELECT epoch FROM outbox_partition WHERE partition_no = 7")[0][0] == 9
 
@@ -370,19 +372,23 @@ def test_what_was_stolen_is_lost_and_can_be_had_again(world: World) -> None:
 # ---------------------------------------------------------------- what people see
 
 
+async def cluster_seen_by(node: Node) -> Cluster:
+    return await cluster_of(node.membership, me=node.id, stale_timeout=2 * RARELY)
+
+
 def test_the_cluster_shows_members_partitions_and_lags(world: World) -> None:
     async def scenario(kit: FleetKit) -> None:
         alice, bob = await kit.started("alice"), await kit.started("bob")
         await alice.look_again()
         world.change("UPDATE outbox_instance SET heartbeat_at = 1 WHERE id = 'bob'")
         world.change("UPDATE outbox_partition SET expires_at = 1 WHERE partition_no = 5")
-        cluster = await alice.fleet.cluster()
+        cluster = await cluster_seen_by(alice)
         first, second = cluster.members
         assert (first.id, first.host, first.pid, first.is_me, first.is_stale) == ("alice", "here", 1, True, False)
         assert first.partitions == tuple(n for n in range(128) if n != 5)
         assert (second.id, second.is_me, second.is_stale, second.partitions) == ("bob", False, True, ())
         assert cluster.unowned == (5, *range(128, 256))
         assert cluster.lags == {}
-        assert (await bob.fleet.cluster()).members[1].is_me
+        assert (await cluster_seen_by(bob)).members[1].is_me
 
     in_a_fleet(world, scenario)

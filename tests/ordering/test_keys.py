@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from aftercommit.delivery.agenda import Agenda
 from aftercommit.events.claims import Claim
 from aftercommit.events.order import Head, Heads, HeadsRequest, HeadState, KeyClaimRequest, OrderKey
 from aftercommit.ordering import keys as by_key
 from aftercommit.ordering.keys import LookByKey
-from aftercommit.polling.agenda import Calls
-from aftercommit.polling.due import PollerOptions
-from tests.delivery.faulty import Unreachable, claimed, with_runtime
+from tests.delivery.faulty import Unreachable, agenda_of, claimed, plain_config, with_runtime
 from tests.support import Collector, World
 
 ALL = frozenset(range(4))
@@ -55,10 +53,23 @@ class Table:
         return Claim(taken)
 
 
-def look_of(runtime: Any, table: Table, owned: Collection[int] = ALL) -> tuple[LookByKey, Calls]:
-    calls = Calls(runtime, horizon=timedelta(hours=1), is_held=lambda _: False, on_call=lambda _: None)
+class Owned:
+    """Stands for an ownership."""
+
+    def __init__(self, owned: Collection[int]) -> None:
+        self.owned = owned
+
+
+def look_of(runtime: Any, table: Table, owned: Collection[int] = ALL) -> tuple[LookByKey, Agenda]:
+    agenda = agenda_of(runtime, horizon=3600.0)
     store: Any = table
-    return LookByKey(runtime, store, calls, PollerOptions(owner="me"), owned=lambda: owned), calls
+    ownership: Any = Owned(owned)
+    return LookByKey(runtime, store, agenda, ownership, plain_config(ordered=True), owner="me"), agenda
+
+
+def next_in(agenda: Agenda) -> float | None:
+    """Seconds until the next key that was put on the agenda for later."""
+    return agenda._later[0][0] - agenda._runtime.clock() if agenda._later else None
 
 
 def keys_of(request: KeyClaimRequest) -> list[str]:
@@ -71,10 +82,10 @@ A, B, C, D = OrderKey(0, "a"), OrderKey(1, "b"), OrderKey(1, "c"), OrderKey(3, "
 def test_a_called_key_is_claimed_without_a_walk(world: World) -> None:
     async def scenario(runtime: Any) -> None:
         table = Table(runtime, {A: 1, B: 1})
-        look, calls = look_of(runtime, table, owned=())
+        look, agenda = look_of(runtime, table, owned=())
         await look.claim(10)  # the round that every start begins, over nothing yet
-        look._owned = lambda: ALL
-        calls.add([B])
+        look._ownership.owned = ALL
+        agenda.add([B])
         found = await look.claim(10)
         assert table.walks == []
         assert [keys_of(request) for request in table.claims] == [["b"]]
@@ -87,11 +98,11 @@ def test_a_round_claims_whatever_is_ready(world: World) -> None:
     async def scenario(runtime: Any) -> None:
         table = Table(runtime, {A: 1, B: 1, C: 1, D: 1})
         table.states = {C: (HeadState.BLOCKED, 0.0), D: (HeadState.LATER, 60.0)}
-        look, calls = look_of(runtime, table)
+        look, agenda = look_of(runtime, table)
         found = await look.claim(10)
         assert keys_of(table.claims[0]) == ["a", "b"]
         assert found.is_all
-        assert calls.next_in() == pytest.approx(60.0, abs=5.0), "what falls due later is called then"
+        assert next_in(agenda) == pytest.approx(60.0, abs=5.0), "what falls due later is called then"
 
     with_runtime(world, scenario)
 
@@ -128,9 +139,9 @@ def test_calls_that_never_end_do_not_hold_up_the_round(world: World, monkeypatch
     async def scenario(runtime: Any) -> None:
         monkeypatch.setattr(by_key, "PROBES", 1)
         table = Table(runtime, {A: 99, B: 1, C: 1, D: 1})
-        look, calls = look_of(runtime, table)
+        look, agenda = look_of(runtime, table)
         for _ in range(5):
-            calls.add([A])
+            agenda.add([A])
             await look.claim(10)
         assert {key for request in table.claims for key in request.keys} == {A, B, C, D}
 
@@ -141,10 +152,10 @@ def test_keys_of_a_claim_that_failed_are_claimed_again(world: World) -> None:
     async def scenario(runtime: Any) -> None:
         table = Table(runtime, {A: 1})
         table.failures = 1
-        look, calls = look_of(runtime, table)
+        look, agenda = look_of(runtime, table)
         with pytest.raises(Unreachable):
             await look.claim(10)
-        assert calls.ready == 1
+        assert agenda.ready == 1
         assert len((await look.claim(10)).claim.rows) == 1
 
     with_runtime(world, scenario)
@@ -180,15 +191,15 @@ def test_rounds_that_follow_each_other_call_a_later_key_once(world: World) -> No
     async def scenario(runtime: Any) -> None:
         table = Table(runtime, {A: 1, B: 1})
         table.states = {A: (HeadState.LATER, 60.0), B: (HeadState.LATER, 90.0)}
-        look, calls = look_of(runtime, table)
+        look, agenda = look_of(runtime, table)
         for _ in range(10):
             look.look_everywhere()
             await look.claim(10)
-        assert len(calls._later) == 2
+        assert len(agenda._later) == 2
         table.states = {A: (HeadState.LATER, 30.0), B: (HeadState.LATER, 90.0)}
         look.look_everywhere()
         await look.claim(10)
-        assert calls.next_in() == pytest.approx(30.0, abs=5.0), "another time is another call"
+        assert next_in(agenda) == pytest.approx(30.0, abs=5.0), "another time is another call"
 
     with_runtime(world, scenario)
 
@@ -198,14 +209,14 @@ def test_a_key_beyond_the_horizon_is_called_by_the_round_that_comes_nearer(world
         table = Table(runtime, {A: 1})
         now = [runtime.clock()]
         runtime.clock = lambda: now[0]
-        look, calls = look_of(runtime, table)
+        look, agenda = look_of(runtime, table)
         table.states = {A: (HeadState.LATER, 3700.0)}
         await look.claim(10)
-        assert calls.next_in() is None
+        assert next_in(agenda) is None
         now[0] += 200.0
         table.states = {A: (HeadState.LATER, 3500.0)}
         look.look_everywhere()
         await look.claim(10)
-        assert calls.next_in() == pytest.approx(3500.0)
+        assert next_in(agenda) == pytest.approx(3500.0)
 
     with_runtime(world, scenario)

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from aftercommit.delivery.agenda import EVERYWHERE, Place
+from aftercommit.delivery.ownership import Ownership
 from aftercommit.events.order import OrderKey
-from aftercommit.ordering.wakeups import APART, BYTES_AT_MOST, KEYS_AT_MOST, Announcer, Listener, News
+from aftercommit.ordering.wakeups import APART, BYTES_AT_MOST, KEYS_AT_MOST, Announcer, News, WakeupListener
 from aftercommit.ports import WakeupsUnavailable
 from tests.delivery.faulty import (
     count_from_here,  # noqa: F401  (used by every test here)
@@ -96,15 +98,17 @@ class Heard:
     def __init__(self, runtime: Any, line: Line) -> None:
         self.calls = Collector()
         self.meter = meter_of(runtime)
-        self.listener = Listener(
-            runtime,
-            line,
-            BOB,
-            self.meter,
-            on_keys=lambda keys: self.calls.add(sorted(keys)),
-            on_everything=lambda: self.calls.add("everything"),
-            on_fleet=lambda: self.calls.add("fleet"),
-        )
+        told: Any = self
+        self.listener = WakeupListener(runtime, line, BOB, self.meter, told, Ownership(runtime), told)
+
+    def add(self, place: Place) -> bool:
+        """As an agenda."""
+        self.calls.add("everything" if place is EVERYWHERE else sorted(place))
+        return True
+
+    def call(self) -> None:
+        """As a coordinator."""
+        self.calls.add("fleet")
 
 
 # ---------------------------------------------------------------- telling

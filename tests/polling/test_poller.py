@@ -12,19 +12,24 @@ from typing import Any
 
 import pytest
 
-from aftercommit import EventEnvelope, EventStatus, Fixed, InvalidOption
+from aftercommit import DefaultListenerRegistry, EventEnvelope, EventStatus, Fixed, InvalidOption
+from aftercommit.delivery.agenda import EVERYWHERE, FIRST_LOOK
+from aftercommit.delivery.chain import Delivery
 from aftercommit.events.claims import Claim, ClaimRequest
 from aftercommit.events.outcome import Release
-from aftercommit.polling.due import FLOOR_AGE, PollerOptions
-from aftercommit.polling.poller import FIRST_LOOK, OutboxPoller
+from aftercommit.polling.due import FLOOR_AGE, LookByTime
+from aftercommit.polling.poller import OutboxPoller
 from tests.delivery.faulty import (
     Ledger,
     Loud,
     Unreachable,
+    agenda_of,
     claimed,
     faulty_store,
     keys_of,
     meter_of,
+    plain_config,
+    router_of,
     short_pauses,  # noqa: F401  (used by every test here)
     with_runtime,
 )
@@ -70,17 +75,25 @@ class Taker:
 def poller_of(
     runtime: Any, table: Any, taker: Any = None, *, exporter: Any = None, needed: bool = True, **options: Any
 ) -> tuple[OutboxPoller, Ledger]:
-    ledger = Ledger()
-    settings = PollerOptions(owner="me", **{"interval": HOUR, **options})
+    ledger, meter = Ledger(), meter_of(runtime, exporter)
+    names = {"interval": "poll_interval", "max_interval": "max_poll_interval"}
+    config = plain_config(**{"poll_interval": HOUR, **{names.get(name, name): each for name, each in options.items()}})
+    registry = DefaultListenerRegistry()
+    if needed:
+        registry.register("Happened", lambda event: None)
+    delivery = Delivery(runtime, router_of(registry), meter, config)
+    agenda = agenda_of(runtime, interval=config.poll_interval.total_seconds())
+    look = LookByTime(runtime, table, config, owner="me")
     poller = OutboxPoller(
         runtime,
-        table,
+        look,
+        taker or Taker(),
+        delivery,
+        agenda,
         ledger,  # type: ignore[arg-type]
-        meter_of(runtime, exporter),
-        settings,
-        is_needed=lambda: needed,
+        meter,
+        config,
     )
-    poller.feed(taker or Taker())
     return poller, ledger
 
 
@@ -118,13 +131,10 @@ def test_without_room_the_table_is_not_asked(world: World, room: int) -> None:
     with_runtime(world, scenario)
 
 
-def test_without_listeners_or_a_taker_the_table_is_not_asked(world: World) -> None:
+def test_without_listeners_the_table_is_not_asked(world: World) -> None:
     async def scenario(runtime: Any) -> None:
         table = Table()
         poller, _ = poller_of(runtime, table, needed=False)
-        assert await poller.cycle() == 0
-        poller, _ = poller_of(runtime, table)
-        poller._handler = None
         assert await poller.cycle() == 0
         assert table.requests == []
 
@@ -187,7 +197,7 @@ def test_rows_that_do_not_fit_are_claimable_at_once(world: World) -> None:
             engine = first._engine
             claim = (await engine.poller.claim(3)).claim
             assert len(claim.rows) == 3
-            engine.poller._hand_over(claim, engine.dispatcher)  # more than there is room for
+            engine.poller._hand_over(claim)  # more than there is room for
             await world.until("SELECT count(*) = 3 FROM outbox_event WHERE locked_by IS NULL")
             assert (await first.stats()).held == 3
             release.set()
@@ -270,7 +280,7 @@ def test_a_wake_up_is_a_look(world: World) -> None:
         async with outbox:
             await store.calls["claim"].reach(1)
             await write(elsewhere)
-            outbox._engine.poller.wake()
+            outbox._engine.agenda.add(EVERYWHERE)
             await seen.reach(1)
 
     world.run(scenario)
@@ -306,11 +316,11 @@ def test_it_sleeps_until_the_earliest_of_interval_due_time_and_wake_up(world: Wo
         assert pauses == [], "the first look is at once"
         await poller.step()
         assert pauses == [60.0], "the interval comes before what is due"
-        poller.due_in(7.0)
-        poller.due_in(9.0)
+        poller._agenda.add(EVERYWHERE, 7.0)
+        poller._agenda.add(EVERYWHERE, 9.0)
         await poller.step()
         assert pauses == [60.0, 7.0]
-        poller.wake()
+        poller._agenda.add(EVERYWHERE)
         await poller.step()
         assert pauses == [60.0, 7.0]
 
@@ -328,7 +338,7 @@ def test_a_due_time_that_comes_while_it_lies_down_is_not_slept_through(world: Wo
         def meddling() -> float:
             if not meddle.is_set:
                 meddle.set()
-                poller.due_in(0.01)
+                poller._agenda.add(EVERYWHERE, 0.01)
             return clock()
 
         runtime.clock = meddling
@@ -345,7 +355,7 @@ def test_a_due_time_may_come_from_any_thread(world: World) -> None:
         poller, _ = poller_of(runtime, table)
         poller.start()
         await table.requests.reach(1)
-        thread = threading.Thread(target=poller.due_in, args=(0.001,))
+        thread = threading.Thread(target=poller._agenda.add, args=(EVERYWHERE, 0.001))
         thread.start()
         await table.requests.reach(2)
         thread.join()
@@ -415,11 +425,11 @@ def test_the_looks_for_unseen_rows_come_less_and_less_often_and_end(world: World
 
         poller.monitor.wait_for = watched  # type: ignore[method-assign]
         await poller.step()
-        poller.expect(keys_of(rows))
+        poller._agenda.expect(keys_of(rows))
         for _ in range(5):
             await poller.step()
         assert pauses == [FIRST_LOOK, 0.01, 0.02, 0.04, 0.07]
-        assert poller._expected == set(), "from here on the interval will do"
+        assert poller._agenda._expected == set(), "from here on the interval will do"
 
     with_runtime(world, scenario)
 
@@ -428,10 +438,10 @@ def test_rows_that_were_found_are_expected_no_more(world: World) -> None:
     async def scenario(runtime: Any) -> None:
         rows = [claimed(runtime), claimed(runtime)]
         poller, _ = poller_of(runtime, Table(Claim(rows)))
-        poller.expect(keys_of(rows))
+        poller._agenda.expect(keys_of(rows))
         await poller.cycle()
-        assert poller._expected == set()
-        assert poller._next_look == float("-inf"), "no look was planned for them"
+        assert poller._agenda._expected == set()
+        assert poller._agenda._next_round == float("-inf"), "no look was planned for them"
 
     with_runtime(world, scenario)
 
@@ -440,8 +450,8 @@ def test_expected_rows_are_remembered_up_to_a_limit(world: World) -> None:
     async def scenario(runtime: Any) -> None:
         poller, _ = poller_of(runtime, Table())
         for number in range(30):
-            poller.expect(f"{number}-{each}" for each in range(1000))
-        assert len(poller._expected) <= 11_000
+            poller._agenda.expect(f"{number}-{each}" for each in range(1000))
+        assert len(poller._agenda._expected) <= 11_000
 
     with_runtime(world, scenario)
 
@@ -610,7 +620,7 @@ def test_next_cycle_is_one_that_began_afterwards(world: World) -> None:
         async with outbox:
             await store.calls["claim"].reach(1)
             fault = store.hold("claim")
-            outbox._engine.poller.wake()
+            outbox._engine.agenda.add(EVERYWHERE)
             await fault.entered.wait()  # a cycle is under way, and has not seen the row
             await write(elsewhere)
             counts = Collector()

@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 
 from aftercommit import EventEnvelope, Fixed
-from aftercommit.delivery.channel import Channel
 from aftercommit.delivery.lanes import Lanes
 from aftercommit.events.claims import Claim, Claimed
 from aftercommit.events.order import OrderKey
 from aftercommit.events.outcome import Release
-from aftercommit.polling.due import PollerOptions
-from aftercommit.polling.poller import OutboxPoller
-from tests.delivery.faulty import Ledger, claimed, meter_of, with_runtime
+from aftercommit.runtime.threads import ThreadRuntime
+from tests.delivery.faulty import claimed, lanes_of, with_runtime
 from tests.delivery.test_lanes_of_keys import A, B, Item
+from tests.polling.test_poller import poller_of
 from tests.promises.waiting import until
 from tests.support import Collector, World
 
@@ -47,9 +46,9 @@ def row_of(runtime: Any, key: OrderKey | None) -> Claimed:
 def test_events_of_one_key_are_taken_together_or_given_back_together(world: World, takes: int) -> None:
     async def scenario(runtime: Any) -> None:
         rows = [row_of(runtime, key) for key in (A, None, B, A, B, A)]
-        taker, ledger = Taker(takes=takes), Ledger()
-        poller = OutboxPoller(runtime, None, ledger, meter_of(runtime, None), PollerOptions("me"))
-        poller._hand_over(Claim(rows), taker)
+        taker = Taker(takes=takes)
+        poller, ledger = poller_of(runtime, None, taker)
+        poller._hand_over(Claim(rows))
         runs = [(rows[0], rows[3], rows[5]), (rows[1],), (rows[2], rows[4])]
         assert taker.taken == runs[:takes]
         given_back = [row.lease for run in runs[takes:] for row in run]
@@ -61,11 +60,11 @@ def test_events_of_one_key_are_taken_together_or_given_back_together(world: Worl
 
 
 def test_a_run_that_does_not_fit_is_refused_whole() -> None:
-    lanes: Lanes[Item] = Lanes(hot_capacity=1, cold_capacity=3)
-    assert lanes.offer_cold(Item(1, A), Item(2, A))
-    assert not lanes.offer_cold(Item(3, B), Item(4, B))
-    assert lanes.offer_cold(Item(5, B))
-    assert [lanes.take(), lanes.take(), lanes.take()] == [Item(1, A), Item(5, B), None]
+    lanes: Lanes[Item] = lanes_of(ThreadRuntime(), cold=3)
+    assert lanes.offer([Item(1, A), Item(2, A)])
+    assert not lanes.offer([Item(3, B), Item(4, B)])
+    assert lanes.offer([Item(5, B)])
+    assert [lanes.take_now(), lanes.take_now(), lanes.take_now()] == [Item(1, A), Item(5, B), None]
 
 
 def test_a_first_event_that_fails_at_once_is_not_overtaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,14 +76,14 @@ def test_a_first_event_that_fails_at_once_is_not_overtaken(tmp_path: Path, monke
         if len(seen) == 1:
             raise RuntimeError("told to fail")
 
-    offer = Channel.offer
+    offer = Lanes.offer
 
-    def offer_slowly(channel: Channel, *holdings: Any) -> bool:
-        is_taken = offer(channel, *holdings)
-        until(lambda: channel.is_quiet, what="workers that have nothing to do")
+    def offer_slowly(lanes: Lanes[Any], holdings: Any) -> bool:
+        is_taken = offer(lanes, holdings)
+        until(lambda: lanes.is_quiet, what="workers that have nothing to do")
         return is_taken
 
-    monkeypatch.setattr(Channel, "offer", offer_slowly)
+    monkeypatch.setattr(Lanes, "offer", offer_slowly)
 
     async def scenario() -> None:
         outbox = world.outbox(ordered=True, retry_policy=Fixed("1ms"))

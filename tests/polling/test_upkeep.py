@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from aftercommit import EventEnvelope, EventStatus, InvalidName, InvalidOption, NoRetry
+from aftercommit.config import OutboxConfig, Wiring
 from aftercommit.events.claims import DeadFilter
 from aftercommit.polling.upkeep import DeadEvents, Purge
 from tests.delivery.faulty import Unreachable, with_runtime
@@ -262,11 +263,7 @@ def test_a_purge_that_fails_is_an_error_in_the_log_and_goes_on(world: World, cap
         purge = Purge(
             runtime,
             Records(),  # type: ignore[arg-type]
-            retention=timedelta(days=7),
-            interval=timedelta(milliseconds=1),
-            batch_size=9,
-            dead=True,
-            by_age=False,
+            OutboxConfig(purge_retention="7d", purge_interval="1ms", purge_batch_size=9, purge_dead=True),
         )
         purge.start()
         await calls.reach(2)
@@ -292,11 +289,7 @@ def test_a_long_purge_ends_between_two_batches_when_it_is_told_to(world: World) 
         purge = Purge(
             runtime,
             Records(),  # type: ignore[arg-type]
-            retention=timedelta(days=7),
-            interval=timedelta(hours=1),
-            batch_size=5,
-            dead=False,
-            by_age=True,
+            OutboxConfig(wiring=Wiring.WRITER_ONLY, purge_retention="7d", purge_batch_size=5),
         )
         assert await purge.purge(timedelta(days=7), dead=False) == 15
 

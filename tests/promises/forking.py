@@ -112,8 +112,8 @@ def locks_at_the_fork(program: Program) -> dict[str, Any]:
         program.at_rest(outbox)
         engine, held, go = outbox._engine, threading.Barrier(2), threading.Event()
         locks: list[Any] = [
-            engine.dispatcher.channel._monitor,
-            engine.dispatcher.channel._watchers,
+            engine.dispatcher.lanes._monitor,
+            engine.dispatcher.lanes._watchers,
             engine.settler.monitor,
             engine.settler._space,
             engine.poller.monitor,

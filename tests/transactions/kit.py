@@ -26,7 +26,7 @@ def engine_of(outbox: Any) -> Any:
 
 def free_slots(outbox: Any) -> int:
     """How many hot slots could be reserved now."""
-    channel = engine_of(outbox).dispatcher.channel
+    channel = engine_of(outbox).dispatcher.lanes
     free = channel.reserve(10**6)
     channel.cancel(free)
     return free

@@ -136,10 +136,10 @@ class Lanes(Generic[T]):
     def _has_cold(self) -> bool:
         return bool(self._cold) or bool(self._suspects and not self._suspect_runs)
 
-    def finished(self, item: T, *, goes_on: bool = True) -> Sequence[T]:
+    def finished(self, item: T, *, goes_on: bool = True) -> list[T]:
         """A taken item has left its worker, and the next one of its key may run; or else all of them leave, and are
         returned: **when an event of a key is not completed, everything later of that key leaves memory.**"""
-        leaving: Sequence[T] = ()
+        leaving: list[T] = []
         with self._monitor:
             self._busy -= 1
             key = item.order_key
@@ -151,7 +151,7 @@ class Lanes(Generic[T]):
                 else:
                     del self._followers[key]
                     self._following -= len(followers)
-                    leaving = followers
+                    leaving = list(followers)
                     if self._room_wanted:
                         self._tell_room()
             if item.is_suspect:
@@ -223,7 +223,12 @@ class Lanes(Generic[T]):
 
     @property
     def is_quiet(self) -> bool:
-        return self._busy == 0 and not (self._hot or self._cold or self._suspects or self._following)
+        return self._busy == 0 and self.is_empty
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not (self._hot or self._cold or self._suspects or self._following)
 
     @property
     def hot_depth(self) -> int:

@@ -2,47 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aftercommit.delivery.channel import Channel
 from aftercommit.delivery.lanes import Lanes
-from aftercommit.delivery.leases import Holding
+from aftercommit.delivery.leases import Held, Holding
 from aftercommit.runtime.threads import ThreadRuntime, run
-from tests.delivery.faulty import claimed, with_runtime
+from tests.delivery.faulty import claimed, lanes_of, with_runtime
 from tests.support import PATIENCE, Collector, Signal, World
-
-
-def channel_of(runtime: Any, *, hot: int = 10, cold: int = 10, on_room: Callable[[], None] = lambda: None) -> Channel:
-    return Channel(runtime, Lanes(hot_capacity=hot, cold_capacity=cold), on_room=on_room)
 
 
 def holding(runtime: Any, **fields: Any) -> Holding:
     row = claimed(runtime, **fields)
-    return Holding(row.lease, row)
+    return Held(runtime).admit([row])[0]
 
 
-def put_hot(channel: Channel, item: Holding) -> bool:
-    return channel.reserve(1) == 1 and channel.fill(item)
+def put_hot(lanes: Lanes[Holding], item: Holding) -> bool:
+    return lanes.reserve(1) == 1 and lanes.fill(item)
+
+
+def put_cold(lanes: Lanes[Holding], item: Holding) -> bool:
+    return lanes.offer([item])
 
 
 @pytest.mark.parametrize("lane", ["hot", "cold"])
 def test_a_parked_worker_is_woken_by_either_lane(world: World, lane: str) -> None:
     async def scenario(runtime: Any) -> None:
-        channel, taken, parked = channel_of(runtime), Collector(), Signal()
-        _signal_looks(channel, parked)
+        lanes, taken, parked = lanes_of(runtime), Collector(), Signal()
+        _signal_looks(lanes, parked)
 
         async def worker() -> None:
-            taken.add(await channel.take())
+            taken.add(await lanes.take())
 
         task = runtime.spawn("worker", worker)
         await parked.wait()
         item = holding(runtime)
-        assert put_hot(channel, item) if lane == "hot" else channel.offer(item)
+        assert put_hot(lanes, item) if lane == "hot" else lanes.offer([item])
         await taken.reach(1)
         assert taken == [item]
         assert await task.join(PATIENCE)
@@ -50,40 +48,40 @@ def test_a_parked_worker_is_woken_by_either_lane(world: World, lane: str) -> Non
     with_runtime(world, scenario)
 
 
-def _signal_looks(channel: Channel, parked: Signal) -> None:
-    look = channel._next
+def _signal_looks(lanes: Lanes[Holding], parked: Signal) -> None:
+    look = lanes._next
 
     def watched() -> tuple[Holding | None, ...]:
         parked.set()
         return look()
 
-    channel._next = watched  # type: ignore[method-assign]
+    lanes._next = watched  # type: ignore[method-assign]
 
 
 def test_a_taker_never_waits_with_a_timeout(world: World) -> None:
     """The latency is that of a hand-off: whoever waits sleeps until it is woken, on both lanes."""
 
     async def scenario(runtime: Any) -> None:
-        channel, timeouts = channel_of(runtime), []
-        wait_for = channel._monitor.wait_for
+        lanes, timeouts = lanes_of(runtime), []
+        wait_for = lanes._monitor.wait_for
 
         async def watched(predicate: Any, timeout: float | None = None) -> Any:
             timeouts.append(timeout)
             return await wait_for(predicate, timeout)
 
-        channel._monitor.wait_for = watched  # type: ignore[method-assign]
+        lanes._monitor.wait_for = watched  # type: ignore[method-assign]
         taken = Collector()
 
         async def worker() -> None:
-            while (item := await channel.take()) is not None:
-                channel.finished(item)
+            while (item := await lanes.take()) is not None:
+                lanes.finished(item)
                 taken.add(item)
 
         tasks = [runtime.spawn(f"worker-{number}", worker) for number in range(2)]
         for number in range(6):
-            put_hot(channel, holding(runtime)) if number % 2 else channel.offer(holding(runtime))
+            put_hot(lanes, holding(runtime)) if number % 2 else lanes.offer([holding(runtime)])
             await taken.reach(number + 1)
-        channel.close()
+        lanes.close()
         for task in tasks:
             assert await task.join(PATIENCE)
         assert len(timeouts) == 8
@@ -96,14 +94,14 @@ def test_two_hot_to_one_cold_and_the_rest_in_order(world: World) -> None:
     """TC-142, TC-143, C2"""
 
     async def scenario(runtime: Any) -> None:
-        channel = channel_of(runtime)
+        lanes = lanes_of(runtime)
         names = {}
         for number in range(5):
-            for lane, put in (("h", put_hot), ("c", Channel.offer)):
+            for lane, put in (("h", put_hot), ("c", put_cold)):
                 item = holding(runtime)
                 names[item] = f"{lane}{number}"
-                assert put(channel, item)
-        order = [names[await channel.take()] for _ in range(10)]
+                assert put(lanes, item)
+        order = [names[await lanes.take()] for _ in range(10)]
         assert order == ["h0", "h1", "c0", "h2", "h3", "c1", "h4", "c2", "c3", "c4"]
 
     with_runtime(world, scenario)
@@ -113,13 +111,13 @@ def test_the_hot_lane_is_bounded_by_what_waits_and_what_is_reserved(world: World
     """TC-122, TC-123"""
 
     async def scenario(runtime: Any) -> None:
-        channel = channel_of(runtime, hot=3)
-        assert channel.reserve(2) == 2
-        assert put_hot(channel, holding(runtime))
-        assert channel.reserve(1) == 0
-        assert channel.hot_depth == 1
-        channel.cancel(1)
-        assert channel.reserve(5) == 1
+        lanes = lanes_of(runtime, hot=3)
+        assert lanes.reserve(2) == 2
+        assert put_hot(lanes, holding(runtime))
+        assert lanes.reserve(1) == 0
+        assert lanes.hot_depth == 1
+        lanes.cancel(1)
+        assert lanes.reserve(5) == 1
 
     with_runtime(world, scenario)
 
@@ -128,11 +126,11 @@ def test_the_cold_lane_is_bounded(world: World) -> None:
     """TC-125"""
 
     async def scenario(runtime: Any) -> None:
-        channel = channel_of(runtime, cold=2)
-        assert [channel.offer(holding(runtime, is_suspect=bool(n))) for n in range(3)] == [True, True, False]
-        assert (channel.cold_depth, channel.cold_room) == (2, 0)
-        await channel.take()
-        assert channel.cold_room == 1
+        lanes = lanes_of(runtime, cold=2)
+        assert [lanes.offer([holding(runtime, is_suspect=bool(n))]) for n in range(3)] == [True, True, False]
+        assert (lanes.cold_depth, lanes.cold_room) == (2, 0)
+        await lanes.take()
+        assert lanes.cold_room == 1
 
     with_runtime(world, scenario)
 
@@ -141,30 +139,30 @@ def test_a_closed_channel_takes_nothing_and_gives_what_it_has(world: World) -> N
     """TC-124"""
 
     async def scenario(runtime: Any) -> None:
-        channel = channel_of(runtime)
+        lanes = lanes_of(runtime)
         hot, cold = holding(runtime), holding(runtime)
-        assert channel.reserve(2) == 2
-        assert channel.fill(hot)
-        assert channel.offer(cold)
-        channel.close()
-        channel.close()
-        assert not channel.fill(holding(runtime)), "the slot was reserved before, and is given back"
-        assert not channel.offer(holding(runtime))
-        assert (channel.reserve(1), channel.cold_room) == (0, 0)
-        assert [await channel.take(), await channel.take(), await channel.take()] == [hot, cold, None]
+        assert lanes.reserve(2) == 2
+        assert lanes.fill(hot)
+        assert lanes.offer([cold])
+        lanes.close()
+        lanes.close()
+        assert not lanes.fill(holding(runtime)), "the slot was reserved before, and is given back"
+        assert not lanes.offer([holding(runtime)])
+        assert (lanes.reserve(1), lanes.cold_room) == (0, 0)
+        assert [await lanes.take(), await lanes.take(), await lanes.take()] == [hot, cold, None]
 
     with_runtime(world, scenario)
 
 
 def test_closing_wakes_every_parked_worker(world: World) -> None:
     async def scenario(runtime: Any) -> None:
-        channel, ended = channel_of(runtime), Collector()
+        lanes, ended = lanes_of(runtime), Collector()
 
         async def worker() -> None:
-            ended.add(await channel.take())
+            ended.add(await lanes.take())
 
         tasks = [runtime.spawn(f"worker-{number}", worker) for number in range(3)]
-        channel.close()
+        lanes.close()
         await ended.reach(3)
         assert ended == [None] * 3
         for task in tasks:
@@ -175,32 +173,32 @@ def test_closing_wakes_every_parked_worker(world: World) -> None:
 
 def test_quiet_is_when_nothing_waits_and_nothing_runs(world: World) -> None:
     async def scenario(runtime: Any) -> None:
-        channel = channel_of(runtime)
-        assert await channel.quiet(0), "from the start"
-        channel.offer(holding(runtime))
-        assert not await channel.quiet(0.001), "it waits"
-        item = await channel.take()
-        assert not await channel.quiet(0.001), "it runs"
-        channel.finished(item)
-        assert await channel.quiet(0)
+        lanes = lanes_of(runtime)
+        assert await lanes.quiet(0), "from the start"
+        lanes.offer([holding(runtime)])
+        assert not await lanes.quiet(0.001), "it waits"
+        item = await lanes.take()
+        assert not await lanes.quiet(0.001), "it runs"
+        lanes.finished(item)
+        assert await lanes.quiet(0)
 
     with_runtime(world, scenario)
 
 
 def test_whoever_waits_for_quiet_hears_of_it(world: World) -> None:
     async def scenario(runtime: Any) -> None:
-        channel, watching = channel_of(runtime), Signal()
-        channel.offer(holding(runtime))
-        item = await channel.take()
+        lanes, watching = lanes_of(runtime), Signal()
+        lanes.offer([holding(runtime)])
+        item = await lanes.take()
         answers = Collector()
 
         async def watch() -> None:
             watching.set()
-            answers.add(await channel.quiet(None))
+            answers.add(await lanes.quiet(None))
 
         task = runtime.spawn("watcher", watch)
         await watching.wait()
-        channel.finished(item)
+        lanes.finished(item)
         await answers.reach(1)
         assert answers == [True]
         assert await task.join(PATIENCE)
@@ -212,9 +210,9 @@ def test_whoever_waits_for_quiet_hears_of_it_when_the_lanes_are_cleared(world: W
     """A drain() beside a close() that gives everything back must not wait for ever."""
 
     async def scenario(runtime: Any) -> None:
-        channel, answers, watching = channel_of(runtime), Collector(), Signal()
-        channel.offer(holding(runtime))
-        quiet = channel._watchers.wait_for
+        lanes, answers, watching = lanes_of(runtime), Collector(), Signal()
+        lanes.offer([holding(runtime)])
+        quiet = lanes._watchers.wait_for
 
         async def watched(predicate: Any, timeout: float | None = None) -> Any:
             def asked() -> Any:
@@ -223,14 +221,14 @@ def test_whoever_waits_for_quiet_hears_of_it_when_the_lanes_are_cleared(world: W
 
             return await quiet(asked, timeout)
 
-        channel._watchers.wait_for = watched  # type: ignore[method-assign]
+        lanes._watchers.wait_for = watched  # type: ignore[method-assign]
 
         async def watch() -> None:
-            answers.add(await channel.quiet(None))
+            answers.add(await lanes.quiet(None))
 
         task = runtime.spawn("watcher", watch)
         await watching.wait()
-        assert len(channel.clear()) == 1
+        assert len(lanes.clear()) == 1
         await answers.reach(1, timeout=2)
         assert answers == [True]
         assert await task.join(PATIENCE)
@@ -241,15 +239,15 @@ def test_whoever_waits_for_quiet_hears_of_it_when_the_lanes_are_cleared(world: W
 def test_room_is_announced_once_when_there_is_enough(world: World) -> None:
     async def scenario(runtime: Any) -> None:
         calls = Collector()
-        channel = channel_of(runtime, cold=4, on_room=lambda: calls.add(None))
+        lanes = lanes_of(runtime, cold=4, on_room=lambda: calls.add(None))
         for _ in range(4):
-            channel.offer(holding(runtime))
-        channel.want_room(2)
-        await channel.take()
+            lanes.offer([holding(runtime)])
+        lanes.want_room(2)
+        await lanes.take()
         assert calls == []
-        await channel.take()
+        await lanes.take()
         assert calls == [None]
-        await channel.take()
+        await lanes.take()
         assert calls == [None]
 
     with_runtime(world, scenario)
@@ -261,15 +259,15 @@ def test_room_that_came_before_it_was_wanted_is_announced_at_once(world: World) 
 
     async def scenario(runtime: Any) -> None:
         calls = Collector()
-        channel = channel_of(runtime, cold=4, on_room=lambda: calls.add(None))
-        channel.want_room(2)
+        lanes = lanes_of(runtime, cold=4, on_room=lambda: calls.add(None))
+        lanes.want_room(2)
         assert calls == [None]
-        channel.offer(holding(runtime))
-        await channel.take()
+        lanes.offer([holding(runtime)])
+        await lanes.take()
         assert calls == [None], "and not again"
-        channel.close()
-        channel.want_room(2)
-        assert calls == [None], "a closed channel has no room"
+        lanes.close()
+        lanes.want_room(2)
+        assert calls == [None], "a closed lanes has no room"
 
     with_runtime(world, scenario)
 
@@ -278,38 +276,38 @@ def test_one_suspect_runs_at_a_time_and_others_go_on(world: World) -> None:
     """Promise 4a"""
 
     async def scenario(runtime: Any) -> None:
-        channel = channel_of(runtime)
+        lanes = lanes_of(runtime)
         suspects = [holding(runtime, is_suspect=True) for _ in range(2)]
         innocent = holding(runtime)
         for item in (*suspects, innocent):
-            channel.offer(item)
-        first = await channel.take()
+            lanes.offer([item])
+        first = await lanes.take()
         assert first is suspects[0]
-        assert await channel.take() is innocent
-        channel.close()
-        assert await channel.take() is None, "the second suspect waits for the first, and this worker may go"
-        channel.finished(first)
-        assert await channel.take() is suspects[1]
+        assert await lanes.take() is innocent
+        lanes.close()
+        assert await lanes.take() is None, "the second suspect waits for the first, and this worker may go"
+        lanes.finished(first)
+        assert await lanes.take() is suspects[1]
 
     with_runtime(world, scenario)
 
 
 def test_the_end_of_a_suspect_wakes_a_worker_for_the_next(world: World) -> None:
     async def scenario(runtime: Any) -> None:
-        channel, taken = channel_of(runtime), Collector()
+        lanes, taken = lanes_of(runtime), Collector()
         first, second = holding(runtime, is_suspect=True), holding(runtime, is_suspect=True)
-        channel.offer(first)
-        channel.offer(second)
-        assert await channel.take() is first
+        lanes.offer([first])
+        lanes.offer([second])
+        assert await lanes.take() is first
         parked = Signal()
-        _signal_looks(channel, parked)
+        _signal_looks(lanes, parked)
 
         async def worker() -> None:
-            taken.add(await channel.take())
+            taken.add(await lanes.take())
 
         task = runtime.spawn("worker", worker)
         await parked.wait()
-        channel.finished(first)
+        lanes.finished(first)
         await taken.reach(1)
         assert taken == [second]
         assert await task.join(PATIENCE)
@@ -326,30 +324,30 @@ def test_the_end_of_a_suspect_wakes_a_worker_for_the_next(world: World) -> None:
 def test_the_lanes_never_hold_more_than_their_capacity_and_lose_nothing(steps: list[str], hot: int, cold: int) -> None:
     """Promise 9, as an invariant over any order of steps."""
     runtime = ThreadRuntime()
-    channel = channel_of(runtime, hot=hot, cold=cold)
+    lanes = lanes_of(runtime, hot=hot, cold=cold)
     reserved, waiting, running = 0, set[Holding](), list[Holding]()
     for step in steps:
         item = holding(runtime)
         if step == "reserve":
-            reserved += channel.reserve(2)
+            reserved += lanes.reserve(2)
         elif step == "fill" and reserved:
             reserved -= 1
-            assert channel.fill(item)
+            assert lanes.fill(item)
             waiting.add(item)
         elif step == "cancel" and reserved:
             reserved -= 1
-            channel.cancel(1)
-        elif step == "offer" and channel.offer(item):
+            lanes.cancel(1)
+        elif step == "offer" and lanes.offer([item]):
             waiting.add(item)
         elif step == "take" and waiting:
-            taken = run(channel.take())
+            taken = run(lanes.take())
             assert taken is not None
             waiting.remove(taken)
             running.append(taken)
         elif step == "finish" and running:
-            channel.finished(running.pop())
-        assert channel.hot_depth + reserved <= hot
-        assert channel.cold_depth <= cold
-        assert channel.hot_depth + channel.cold_depth == len(waiting)
-        assert channel.is_quiet == (not waiting and not running)
-    assert set(channel.clear()) == waiting
+            lanes.finished(running.pop())
+        assert lanes.hot_depth + reserved <= hot
+        assert lanes.cold_depth <= cold
+        assert lanes.hot_depth + lanes.cold_depth == len(waiting)
+        assert lanes.is_quiet == (not waiting and not running)
+    assert set(lanes.clear()) == waiting
