@@ -152,7 +152,6 @@ class Engine:
             runtime,
             store,
             router,
-            self.agenda,
             self.poller,
             self.dispatcher,
             self.settler,

@@ -258,6 +258,12 @@ def lanes_of(
     return Lanes(runtime, Told(on_room), hot_capacity=hot, cold_capacity=cold)  # type: ignore[arg-type]
 
 
+def take_now(lanes: Lanes[Any]) -> Any:
+    """The next item that may run now; None when there is none."""
+    found = lanes._next()
+    return found[0] if found else None
+
+
 def agenda_of(runtime: Runtime, held: Held | None = None, *, horizon: float = 5.0, interval: float = 3600.0) -> Agenda:
     times = {"interval": timedelta(seconds=interval), "horizon": timedelta(seconds=horizon)}
     return Agenda(runtime, Held(runtime) if held is None else held, **times)

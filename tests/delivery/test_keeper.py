@@ -156,10 +156,10 @@ def test_a_renewal_that_failed_is_repeated_soon(world: World) -> None:
         held, store = held_of(runtime, row), Renewals()
         store.errors = [Unreachable("once"), Unreachable("twice")]
         keeper = keeper_of(runtime, store, held, lock_timeout=timedelta(hours=1))
-        keeper._interval = 0.001
+        keeper.interval = 0.001
         keeper.start()
         await store.asked.reach(1)
-        keeper._interval = 3600.0
+        keeper.interval = 3600.0
         await store.asked.reach(3)
         assert await keeper.stop(PATIENCE)
         assert leases_of(held)[row.event.event_id].deadline > runtime.clock() + 1800
@@ -272,7 +272,7 @@ def test_a_renewal_after_the_settle_changes_nothing(world: World) -> None:
         engine.settler.add(*engine.held.admit(run), Done())
         await engine.settler.flush()
         before = [tuple(each) for each in world.rows()]
-        assert list(await store.renew([row.lease], HALF_A_MINUTE)) == []
+        assert list(await store.renew([run[0].lease], HALF_A_MINUTE)) == []
         assert [tuple(each) for each in world.rows()] == before
 
     world.run(scenario)

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from aftercommit.delivery.lanes import Lanes
 from aftercommit.events.order import OrderKey
 from aftercommit.runtime.threads import ThreadRuntime
-from tests.delivery.faulty import lanes_of
+from tests.delivery.faulty import lanes_of, take_now
 
 
 @dataclass(frozen=True)
@@ -36,31 +36,31 @@ def test_the_next_of_a_key_waits_for_the_one_before_it_and_other_keys_do_not():
     first, second, other, keyless = Item(1, A), Item(2, A), Item(3, B), Item(4)
     lanes = lanes_with(first, second, other, keyless)
 
-    assert [lanes.take_now() for _ in range(4)] == [first, other, keyless, None]
+    assert [take_now(lanes) for _ in range(4)] == [first, other, keyless, None]
     assert lanes.finished(first) == []
-    assert lanes.take_now() is second
+    assert take_now(lanes) is second
 
 
 def test_everything_behind_one_that_does_not_go_on_leaves():
     first, second, third, other = Item(1, A), Item(2, A), Item(3, A), Item(4, B)
     lanes = lanes_with(first, second, third, other)
-    assert lanes.take_now() is first
+    assert take_now(lanes) is first
 
     assert lanes.finished(first, goes_on=False) == [second, third]
 
-    assert lanes.take_now() is other
-    assert lanes.take_now() is None
+    assert take_now(lanes) is other
+    assert take_now(lanes) is None
     assert lanes.is_empty
 
 
 def test_after_it_has_stopped_a_key_begins_anew():
     first, later = Item(1, A), Item(2, A)
     lanes = lanes_with(first)
-    lanes.take_now()
+    take_now(lanes)
     lanes.finished(first, goes_on=False)
 
     assert lanes.offer([later])
-    assert lanes.take_now() is later
+    assert take_now(lanes) is later
 
 
 def test_what_waits_behind_its_key_needs_room_like_everything_else():
@@ -73,29 +73,29 @@ def test_what_waits_behind_its_key_needs_room_like_everything_else():
 def test_what_waits_of_a_partition_is_given_back_and_what_runs_keeps_its_key():
     running, waiting, unstarted, behind, other = Item(1, A), Item(2, A), Item(3, OrderKey(1, "c")), Item(4), Item(5, B)
     lanes = lanes_with(running, waiting, unstarted, Item(6, OrderKey(1, "c")), behind, other)
-    assert lanes.take_now() is running
+    assert take_now(lanes) is running
 
     given = lanes.give_back(lambda key: key.partition == 1)
 
     assert {item.number for item in given} == {2, 3, 6}
     later = Item(7, A)
     assert lanes.offer([later])
-    assert [lanes.take_now(), lanes.take_now(), lanes.take_now()] == [behind, other, None], "the key's own still runs"
+    assert [take_now(lanes), take_now(lanes), take_now(lanes)] == [behind, other, None], "the key's own still runs"
     lanes.finished(running)
-    assert lanes.take_now() is later
+    assert take_now(lanes) is later
 
 
 def test_a_suspect_holds_its_key_while_another_suspect_runs():
     killer, suspect, behind = Item(1, A, is_suspect=True), Item(2, B, is_suspect=True), Item(3, B)
     lanes = lanes_with(killer, suspect, behind)
 
-    assert lanes.take_now() is killer
-    assert lanes.take_now() is None
+    assert take_now(lanes) is killer
+    assert take_now(lanes) is None
     lanes.finished(killer)
-    assert lanes.take_now() is suspect
-    assert lanes.take_now() is None
+    assert take_now(lanes) is suspect
+    assert take_now(lanes) is None
     lanes.finished(suspect)
-    assert lanes.take_now() is behind
+    assert take_now(lanes) is behind
 
 
 class AnyUse(RuleBasedStateMachine):
@@ -118,7 +118,7 @@ class AnyUse(RuleBasedStateMachine):
 
     @rule()
     def take(self):
-        item = self.lanes.take_now()
+        item = take_now(self.lanes)
         if item is None:
             return
         if item.order_key is not None:
@@ -162,7 +162,7 @@ class AnyUse(RuleBasedStateMachine):
     def teardown(self):
         for item in list(self.running.values()):
             self.lanes.finished(item)
-        while (item := self.lanes.take_now()) is not None:
+        while (item := take_now(self.lanes)) is not None:
             self.waiting[item.order_key].remove(item)
             self.lanes.finished(item)
         assert not any(self.waiting.values()), "nothing is stuck"

@@ -99,7 +99,7 @@ def test_there_is_one_look_at_a_time(world: World) -> None:
         circuits = engine.delivery.chain.circuits
         async with outbox:
             fresh = outbox._engine.delivery.chain.circuits
-            fresh._circuits, fresh._destinations = circuits.known, circuits._destinations
+            fresh.known, fresh._destinations = circuits.known, circuits._destinations
             await write(outbox, *["A"] * 5)
             await probing.wait()
             await world.until("SELECT count(*) >= 4 FROM outbox_event WHERE status = 2 AND locked_by IS NULL")

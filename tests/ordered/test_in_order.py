@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from aftercommit import EventStatus
-from tests.ordered.kit import Handler, number_of, of_key, ordered, write
+from aftercommit import EventStatus, Fixed
+from tests.ordered.kit import NEVER, Handler, number_of, of_key, ordered, write
 from tests.support import PATIENCE, Collector, Signal, World
 
 pytestmark = pytest.mark.parametrize("colour", ["sync", "async"])
@@ -224,7 +224,7 @@ def test_drain_and_poll_by_hand_keep_order(world: World, colour: str) -> None:
     async def scenario() -> None:
         handler = Handler()
         handler.fails = {2: 1}
-        outbox = ordered(world, handler, colour=colour)
+        outbox = ordered(world, handler, colour=colour, retry_policy=Fixed(NEVER))
         await write(outbox, 1, 2, 3)
         await write(outbox, 10, 11, key="b")
         result = await outbox.drain()

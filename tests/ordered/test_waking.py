@@ -70,7 +70,7 @@ def test_a_key_that_is_called_while_its_last_event_is_settled_is_looked_at_again
 
     async def _until_parked(engine: Any) -> None:
         await engine.poller.next_cycle(None)
-        assert engine.ordering.calls._parked, "the call for the second waits for the first to leave memory"
+        assert engine.agenda._parked, "the call for the second waits for the first to leave memory"
 
     world.run(scenario)
 

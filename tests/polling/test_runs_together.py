@@ -13,7 +13,7 @@ from aftercommit.events.claims import Claim, Claimed
 from aftercommit.events.order import OrderKey
 from aftercommit.events.outcome import Release
 from aftercommit.runtime.threads import ThreadRuntime
-from tests.delivery.faulty import claimed, lanes_of, with_runtime
+from tests.delivery.faulty import claimed, lanes_of, take_now, with_runtime
 from tests.delivery.test_lanes_of_keys import A, B, Item
 from tests.polling.test_poller import poller_of
 from tests.promises.waiting import until
@@ -64,7 +64,7 @@ def test_a_run_that_does_not_fit_is_refused_whole() -> None:
     assert lanes.offer([Item(1, A), Item(2, A)])
     assert not lanes.offer([Item(3, B), Item(4, B)])
     assert lanes.offer([Item(5, B)])
-    assert [lanes.take_now(), lanes.take_now(), lanes.take_now()] == [Item(1, A), Item(5, B), None]
+    assert [take_now(lanes), take_now(lanes), take_now(lanes)] == [Item(1, A), Item(5, B), None]
 
 
 def test_a_first_event_that_fails_at_once_is_not_overtaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

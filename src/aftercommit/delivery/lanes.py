@@ -107,12 +107,6 @@ class Lanes(Generic[T]):
         """The next item for a worker; None when the lanes are closed and have nothing that may run."""
         return (await self._monitor.wait_for(self._next))[0]
 
-    def take_now(self) -> T | None:
-        """The next item that may run now; None when there is none."""
-        with self._monitor:
-            found = self._next()
-            return found[0] if found else None
-
     def _next(self) -> tuple[T | None, ...]:
         """Two hot to one cold. Empty, and so false, while there is nothing to say. The mutex is held."""
         if self._hot and (self._hot_streak < HOT_PER_COLD or not self._has_cold()):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from itertools import chain
 
 from aftercommit.config import OutboxConfig
-from aftercommit.delivery.agenda import Agenda
-from aftercommit.delivery.lanes import Lanes
 from aftercommit.delivery.leases import Held, Holding, Keeper, holding_of
 from aftercommit.delivery.settler import Settler
 from aftercommit.delivery.worker import OutboxDispatcher
@@ -39,7 +38,6 @@ class ManualDelivery:
         runtime: Runtime,
         store: EventStore,
         router: Router,
-        agenda: Agenda,
         poller: OutboxPoller,
         dispatcher: OutboxDispatcher,
         settler: Settler,
@@ -50,7 +48,6 @@ class ManualDelivery:
         self._runtime = runtime
         self._store = store
         self._router = router
-        self._agenda = agenda
         self._poller = poller
         self._dispatcher = dispatcher
         self._settler = settler
@@ -112,40 +109,38 @@ class ManualDelivery:
         if not self._router:
             return Found(Claim(()), is_all=True)
         claims: list[Found] = []
-        rows: list[Claimed] = []
+        runs: deque[list[Claimed]] = deque()
 
         async def claim() -> None:
             claims.append(await self._poller.claim(self._config.batch_size))
-            rows.extend(chain.from_iterable(self._poller.deliverable(claims[0].claim)))
+            runs.extend(self._poller.deliverable(claims[0].claim))
 
         try:
             # To its end even when the caller is cancelled: what was claimed has to be given back.
             await self._runtime.shielded(claim())
-        except BaseException:
-            self._settler.release(map(holding_of, rows))
+            while runs:
+                await self._deliver_run(runs.popleft())
+        finally:
+            self._settler.release(map(holding_of, chain.from_iterable(runs)))
             await self._settler.flush()
-            raise
-        await self._deliver(rows)
         return claims[0]
 
-    async def _deliver(self, rows: list[Claimed]) -> None:
-        """Through lanes of its own, which know what may come after what."""
-        lanes: Lanes[Holding] = Lanes(self._runtime, self._agenda, hot_capacity=0, cold_capacity=len(rows))
-        lanes.offer(self._held.admit(rows))
+    async def _deliver_run(self, run: list[Claimed]) -> None:
+        """One after the other, until one is not completed: everything behind it is given back."""
+        holdings = deque(self._held.admit(run))
         try:
-            while (holding := lanes.take_now()) is not None:
-                next_may_follow = False
-                try:
-                    next_may_follow = await self._dispatcher.deliver(holding)
-                except BaseException:  # a cancellation, or Ctrl-C in the handler: the caller ends, the event does not
-                    if not holding.is_reported:
-                        self._settler.add(holding, Release(was_started=holding.is_running))
-                    raise
-                finally:
-                    self._settler.release(lanes.finished(holding, goes_on=next_may_follow))
+            while holdings and await self._deliver_one(holdings.popleft()):
+                pass
         finally:
-            self._settler.release(lanes.clear())
-            await self._settler.flush()
+            self._settler.release(holdings)
+
+    async def _deliver_one(self, holding: Holding) -> bool:
+        try:
+            return await self._dispatcher.deliver(holding)
+        except BaseException:  # a cancellation, or Ctrl-C in the handler: the caller ends, the event does not
+            if not holding.is_reported:
+                self._settler.add(holding, Release(was_started=holding.is_running))
+            raise
 
     async def _drain_services(self, until: float | None) -> bool:
         lanes = self._dispatcher.lanes
