@@ -11,9 +11,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from aftercommit.delivery.agenda import EVERYWHERE, Place
+from aftercommit.delivery.ownership import Ownership
 from aftercommit.errors import StoreUnavailable
 from aftercommit.events.order import OrderKey
-from aftercommit.ordering.wakeups import Announcer, Listener, News
+from aftercommit.ordering.wakeups import Announcer, News, WakeupListener
 from aftercommit.ports import WakeupsUnavailable
 from aftercommit.runtime.threads import run
 from aftercommit.stores.postgres import bell, wakeups, wakeups_psycopg
@@ -243,15 +245,17 @@ class Fleet:
     def __init__(self, runtime: Any, alice: Any, bob: Any) -> None:
         self.calls = Collector()
         self.announcer = Announcer(runtime, alice, "alice", meter_of(runtime))
-        self.listener = Listener(
-            runtime,
-            bob,
-            "bob",
-            meter_of(runtime),
-            on_keys=lambda keys: self.calls.add(frozenset(keys)),
-            on_everything=lambda: self.calls.add("everything"),
-            on_fleet=lambda: self.calls.add("fleet"),
-        )
+        told: Any = self
+        self.listener = WakeupListener(runtime, bob, "bob", meter_of(runtime), told, Ownership(runtime), told)
+
+    def add(self, place: Place) -> bool:
+        """As an agenda."""
+        self.calls.add("everything" if place is EVERYWHERE else frozenset(place))
+        return True
+
+    def call(self) -> None:
+        """As a coordinator."""
+        self.calls.add("fleet")
 
     async def __aenter__(self) -> Fleet:
         self.announcer.start()

@@ -40,7 +40,7 @@ class Fleet:
         announcer: Announcer | None,
         config: OutboxConfig,
     ) -> None:
-        """What is lost leaves the `dispatcher`, what is gained goes on the `agenda`, the `announcer` tells the others."""
+        """What is lost leaves the `dispatcher`, what is gained goes on the `agenda`; the `announcer` tells others."""
         self.instance = instance
         self.runtime = runtime
         self.membership = membership
