@@ -82,7 +82,12 @@ class Attempt:
         result: Result = _NOTHING
         for function in route.functions:
             started = self._runtime.clock() if self._meter.exports else 0.0
-            result = await self._timed(function, arguments, route, limiter, context)
+            if route.timeout is not None:
+                result = await self._timed(function, arguments, route, limiter, context)
+            else:
+                result = await self._runtime.call(function, *arguments, context=context)
+                if isinstance(result, Ok) and result.value is not None:  # nearly all handlers return nothing
+                    result = _whole(function, result)
             if self._meter.exports:
                 self._meter.record("listener_duration_ms", (self._runtime.clock() - started) * 1000)
             if isinstance(result, Raised) or isinstance(result.value, RetryAfter):
@@ -98,9 +103,7 @@ class Attempt:
         context: Context,
     ) -> Result:
         if route.timeout is None or limiter is None:
-            result = await self._runtime.call(function, *arguments, context=context)
-            # None is what nearly all handlers return.
-            return result if isinstance(result, Ok) and result.value is None else _whole(function, result)
+            return await self._call(function, *arguments, context=context)
         result = _whole(
             function,
             await self._runtime.call(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from aftercommit.config import OutboxConfig
@@ -64,15 +65,13 @@ class Delivery:
         self._meter = meter
         self._grace = config.unroutable_grace
         self.max_abandoned = config.max_abandoned
-        self._tracker = config.in_flight_tracker
         self._lock = runtime.lock()
         self._unroutable: dict[str, set[RowKey]] = {}
+        #: What is to be written of one event. A tracker is asked before each.
+        self.deliver: Callable[[Claimed], Coroutine[Any, Any, Outcome]] = self._deliver
+        if config.in_flight_tracker is not None:
+            self.deliver = partial(self._tracked, config.in_flight_tracker)
         self.chain = Chain(runtime, router, Attempt(runtime, router.payloads, meter, config.interceptors), config)
-
-    async def deliver(self, claimed: Claimed) -> Outcome:
-        if self._tracker is not None:
-            return await self._tracked(self._tracker, claimed)
-        return await self._deliver(claimed)
 
     async def _tracked(self, tracker: InFlightTracker, claimed: Claimed) -> Outcome:
         name = "/".join(part for part in claimed.lease.key if part)

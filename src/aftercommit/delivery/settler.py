@@ -156,7 +156,7 @@ class Settler(Service):
 
         Raises when the store cannot be reached; nothing is lost by that.
         """
-        while self.unsettled and (turn := await self._space.wait_for(self._turn, timeout)) and turn[0]:
+        while (self._pending or self._flushing) and (turn := await self._space.wait_for(self._turn, timeout)) and turn[0]:
             self._flushed_at = self.runtime.clock()
             try:
                 await self.runtime.shielded(self._write(turn[0]))

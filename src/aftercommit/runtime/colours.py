@@ -17,13 +17,14 @@ GRACE: Final = 1.0
 def is_async(function: Callable[..., object]) -> bool:
     """Whether calling it gives a coroutine for sure. A False may still return an awaitable; see `awaited`."""
     try:
-        return _is_async(function)
+        return knows_async(function)
     except TypeError:  # an unhashable callable
-        return _is_async.__wrapped__(function)
+        return knows_async.__wrapped__(function)
 
 
 @lru_cache(maxsize=1024)
-def _is_async(function: Callable[..., object]) -> bool:
+def knows_async(function: Callable[..., object]) -> bool:
+    """The same, remembered; for what can be hashed."""
     # The second look finds objects with an async __call__, which the first one does not.
     call = getattr(function, "__call__", None)  # noqa: B004
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

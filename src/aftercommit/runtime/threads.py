@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aftercommit.events.outcome import Ok, Raised, Result
 from aftercommit.execution import Colour
 from aftercommit.runtime.clock import boottime
-from aftercommit.runtime.colours import Limit, awaited, called, called_async, is_async
+from aftercommit.runtime.colours import Limit, awaited, called, called_async, is_async, knows_async
 from aftercommit.runtime.side_threads import SideThreads
 
 if TYPE_CHECKING:
@@ -107,7 +107,11 @@ class ThreadRuntime:
         ended: Callable[[], None] | None = None,
     ) -> Result:
         limit = None if timeout is None else Limit(function, timeout, ended)
-        if is_async(function):
+        try:
+            is_coroutine = knows_async(function)
+        except TypeError:  # an unhashable callable
+            is_coroutine = is_async(function)
+        if is_coroutine:
             return self._on_loop(called_async(function, arguments), context, limit)
         if limit is None:
             try:
