@@ -156,7 +156,10 @@ class Settler(Service):
 
         Raises when the store cannot be reached; nothing is lost by that.
         """
-        while (self._pending or self._flushing) and (turn := await self._space.wait_for(self._turn, timeout)) and turn[0]:
+        while self._pending or self._flushing:
+            turn = await self._space.wait_for(self._turn, timeout)
+            if not turn or not turn[0]:
+                return
             self._flushed_at = self.runtime.clock()
             try:
                 await self.runtime.shielded(self._write(turn[0]))
