@@ -56,9 +56,10 @@ class Agenda:
     def add(self, place: Place, after: float = 0.0) -> bool:
         """Look there after so many seconds. False when some keys are too many to remember."""
         with self.monitor:
-            return self._add(place, after)
+            return self.add_inside(place, after)
 
-    def _add(self, place: Place, after: float) -> bool:
+    def add_inside(self, place: Place, after: float = 0.0) -> bool:
+        """The same, where the mutex is held already."""
         if place is None and after <= 0:
             self._is_called = self._goes_round = True
         elif place is None:
@@ -100,7 +101,7 @@ class Agenda:
             called = [key for key in keys if key in self._parked]
             self._parked.difference_update(called)
             if called:
-                self._add(called, 0.0)
+                self.add_inside(called)
 
     # ------------------------------------------------------------ commits that nobody announces
 
@@ -119,7 +120,7 @@ class Agenda:
             self._look_for_expected(after)
 
     def _look_for_expected(self, after: float) -> None:
-        self._add(list(self._expected_keys) or EVERYWHERE, after)
+        self.add_inside(list(self._expected_keys) or EVERYWHERE, after)
 
     def found(self, event_ids: Iterable[str]) -> None:
         """A look has found these; what is still expected is looked for again, up to the interval."""

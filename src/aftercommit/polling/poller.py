@@ -88,9 +88,9 @@ class OutboxPoller(Service):
 
         None when it failed, did not see the whole table, or did not come in time, and when the poller ends.
         """
-        self._agenda.add(EVERYWHERE)
-        with self.monitor:
+        with self.monitor:  # no cycle begins between the wish and the count
             wanted = self._cycles_begun + 1
+            self._agenda.add_inside(EVERYWHERE)
         await self.monitor.wait_for(lambda: self._cycles_ended >= wanted or self.is_stopping, timeout)
         return self._last_count if self._cycles_ended >= wanted else None
 
