@@ -95,6 +95,9 @@ class Statements:
     def __getitem__(self, name: str) -> Statement:
         return self._loaded[name]
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaded)
+
     def __contains__(self, name: str) -> bool:
         return name in self._loaded
 
