@@ -221,7 +221,7 @@ def test_two_who_lock_row_by_row_never_lease_both(way: Way, postgres_table: Tabl
     async def bob(let_through: Callable[[int], None]) -> list[str]:
         async with way.opened() as store:
             opened = await store.executor.begin()
-            store._changes._executor = _Within(opened)
+            store._runs._executor = _Within(opened)
             got = await run_of(store, owner="bob")
             let_through(FIRST)
             assert thread.result() == given[:1]
