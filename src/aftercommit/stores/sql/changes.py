@@ -92,7 +92,7 @@ class ByStatement(_Settling):
             return rows, None
         try:
             micros = (await self._executor.fetch(self._sql["next_due"].sql, writes=False))[0][0]
-            return rows, _seconds(micros)
+            return rows, None if micros is None else float(micros) / 1_000_000
         except Exception:
             if not rows:
                 raise
@@ -157,7 +157,8 @@ class ByLocking(_Settling):
                 await tx.execute(mark.sql, mark.values({**values, "positions": positions}))
             if len(rows) >= request.limit:
                 return rows, None
-            return rows, _seconds((await tx.fetch(self._sql["next_due"].sql))[0][0])
+            micros = (await tx.fetch(self._sql["next_due"].sql))[0][0]
+            return rows, None if micros is None else float(micros) / 1_000_000
 
         return await self._executor.transact(work)
 
@@ -211,7 +212,3 @@ class ByLocking(_Settling):
 
 class _Refused(Exception):
     """The fence refused a row of a group; the transaction is rolled back."""
-
-
-def _seconds(micros: Any) -> float | None:
-    return None if micros is None else float(micros) / 1_000_000
