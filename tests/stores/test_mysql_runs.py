@@ -42,16 +42,16 @@ def stores(table: Table) -> Iterator[list[Any]]:
 
 def between(store: Any, meanwhile: Callable[[], Any]) -> list[int]:
     """Do something when the store has listed the rows of its next run and not locked them; how many there were."""
-    real, seen = store._changes._candidates, list[int]()
+    real, seen = store._runs._candidates, list[int]()
 
-    async def candidates(tx: Any, request: KeyClaimRequest) -> list[Candidate]:
-        found: list[Candidate] = await real(tx, request)
+    async def candidates(tx: Any, request: KeyClaimRequest, values: Any) -> list[Candidate]:
+        found: list[Candidate] = await real(tx, request, values)
         if not seen:
             seen.append(len(found))
             meanwhile()
         return found
 
-    store._changes._candidates = candidates
+    store._runs._candidates = candidates
     return seen
 
 
@@ -270,14 +270,14 @@ def test_the_first_dead_row_of_a_key_counts(table: Table, stores: list[Any]) -> 
 def test_a_head_that_is_finished_while_a_walk_looks_does_not_end_it(table: Table, stores: list[Any]) -> None:
     """As many heads as were asked for come back, or the walk would be taken for over."""
     given = [run(line(stores[0], key, 1)) for key in "abc"]
-    real = stores[0]._changes._walk
+    real = stores[0]._runs._walk
 
     async def walked(*arguments: Any) -> Any:
         found = await real(*arguments)
         assert table.execute("DELETE FROM outbox_event WHERE event_id = %s", given[0][0].event_id) == 1
         return found
 
-    stores[0]._changes._walk = walked
+    stores[0]._runs._walk = walked
     heads = run(look_over(stores[0], limit=2))
     assert [head.key.key for head in heads.heads] == ["a", "b"]
     assert heads.after == OrderKey(PARTITION, "b")

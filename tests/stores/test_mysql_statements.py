@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 import sqlglot
 from sqlglot import exp
 
-from aftercommit.events.claims import Lease, RowKey
-from aftercommit.stores.mysql.dialect import DIALECT, LONGEST_DELAY
+from aftercommit.events.claims import Lease, RowKey, Settlement
+from aftercommit.events.outcome import DONE, Retry
+from aftercommit.runtime.threads import run
+from aftercommit.stores.mysql.dialect import DIALECT
 from aftercommit.stores.sql.identifiers import TableNames
-from aftercommit.stores.sql.rows import held_row
+from aftercommit.stores.sql.rows import to_micros
 from aftercommit.stores.sql.statements import Statements, _sql_files
 
 NAMES = TableNames("outbox_event", "shop", DIALECT.quotes)
 STATEMENTS = Statements(DIALECT, NAMES)
-FILES = {file.name[:-4]: file.read_text() for file in _sql_files(DIALECT.package, "sql")}
+FILES = {
+    file.name[:-4]: file.read_text()
+    for package in ("aftercommit.stores.sql", DIALECT.package)
+    for file in _sql_files(package, "sql")
+}
 
 #: What a statement is read as.
 KINDS = {"SELECT": exp.Select, "UPDATE": exp.Update, "DELETE": exp.Delete, "INSERT": exp.Insert}
@@ -83,11 +93,39 @@ def test_every_settlement_carries_the_fence(name: str) -> None:
         assert part in STATEMENTS[name].sql
 
 
+class Server:
+    """Takes every row of a group, and remembers the groups."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, str] = {}
+
+    async def transact(self, work: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
+        return await work(self)
+
+    async def execute(self, sql: str, parameters: Sequence[str]) -> int:
+        (self.groups[sql],) = parameters
+        return len(json.loads(parameters[0]))
+
+
 def test_a_group_is_in_the_order_of_its_index_and_no_delay_goes_past_the_calendar() -> None:
-    rows = [held_row(Lease(RowKey(key, handler), "o", 1, 0.0), delay=delay) for key, handler, delay in (
-        ("b", "", 5), ("a", "z", 10**20), ("a", "b", None), ("B", "", LONGEST_DELAY))]  # fmt: skip
-    held = DIALECT.group(rows)["held"]
-    assert held == (
-        f'[["B","","o",1,{LONGEST_DELAY},null,0,null],["a","b","o",1,null,null,0,null],'
-        f'["a","z","o",1,{LONGEST_DELAY},null,0,null],["b","","o",1,5,null,0,null]]'
-    )
+    server = Server()
+    changes = DIALECT.changes(server, STATEMENTS, DIALECT, STATEMENTS["done"])  # type: ignore[arg-type]
+    outcomes = [
+        ("b", "", Retry(timedelta(microseconds=5), "no")),
+        ("a", "z", Retry(timedelta.max, "no")),
+        ("a", "b", DONE),
+        ("a", "b", Retry(timedelta(0), "no")),
+        ("B", "", Retry(timedelta(days=999_999_999), "no")),
+        ("B", "", DONE),
+    ]
+    settlements = [Settlement(Lease(RowKey(key, handler), "o", 1, 0.0), outcome) for key, handler, outcome in outcomes]
+    assert run(changes.settle(settlements)) == ()
+    longest = to_micros(timedelta.max)
+    assert datetime.now() + timedelta(microseconds=longest) < datetime.max
+    assert server.groups == {
+        STATEMENTS["done"].sql: '[["B","","o",1,null,null,0,null],["a","b","o",1,null,null,0,null]]',
+        STATEMENTS["retry"].sql: (
+            f'[["B","","o",1,{longest},"no",0,null],["a","b","o",1,0,"no",0,null],'
+            f'["a","z","o",1,{longest},"no",0,null],["b","","o",1,5,"no",0,null]]'
+        ),
+    }

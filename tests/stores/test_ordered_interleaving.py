@@ -39,7 +39,7 @@ def altered(store: Any, before: str, after: str) -> Any:
     statement: Statement = store._sql["claim_keys"]
     assert before in statement.sql
     sql = statement.sql.replace(before, after)
-    store._sql._loaded["claim_keys"] = Statement(sql, statement.names)
+    store._sql["claim_keys"] = Statement(sql, statement.names)
     return store
 
 
@@ -221,7 +221,7 @@ def test_two_who_lock_row_by_row_never_lease_both(way: Way, postgres_table: Tabl
     async def bob(let_through: Callable[[int], None]) -> list[str]:
         async with way.opened() as store:
             opened = await store.executor.begin()
-            store._changes._executor = _Within(opened)
+            store._runs._executor = _Within(opened)
             got = await run_of(store, owner="bob")
             let_through(FIRST)
             assert thread.result() == given[:1]

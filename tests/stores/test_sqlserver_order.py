@@ -13,10 +13,10 @@ from sqlglot import exp
 from aftercommit.events.order import STRICT, KeyClaimRequest, KeyRule, OrderKey
 from aftercommit.runtime.threads import run
 from aftercommit.stores.sql.identifiers import TableNames
+from aftercommit.stores.sql.runs import ConfirmedRuns, run_values
 from aftercommit.stores.sql.statements import Statements
 from aftercommit.stores.sqlite.target import DIALECT as SQLITE
 from aftercommit.stores.sqlserver.dialect import DIALECT
-from aftercommit.stores.sqlserver.steps import SqlServerSteps
 from aftercommit.testing.kit import LEASE
 
 STATEMENTS = Statements(DIALECT, TableNames("outbox_event", "shop", DIALECT.quotes))
@@ -90,8 +90,9 @@ class Server:
 
 def claimed(server: Server, rule: KeyRule = STRICT) -> list[int]:
     request = KeyClaimRequest("alice", [OrderKey(7, "a"), OrderKey(7, "b")], 10, LEASE, 0.0, rule)
-    steps = SqlServerSteps(server, STATEMENTS, DIALECT)  # type: ignore[arg-type]
-    rows = run(steps.claim_keys(request, {"owner": "alice", "lock_timeout": 1}))
+    runs = ConfirmedRuns(server, STATEMENTS, DIALECT)  # type: ignore[arg-type]
+    values = {**run_values(request, DIALECT), "owner": "alice", "lock_timeout": 1}
+    rows = run(runs.claim_keys(request, values))
     return [row[0] for row in rows]
 
 

@@ -20,7 +20,11 @@ from aftercommit.stores.sqlserver.connection import BEGIN, ROLLBACK, SESSION
 from aftercommit.stores.sqlserver.dialect import DIALECT
 
 FOLDER = files(DIALECT.package)
-FILES = {file.name: file.read_text("utf-8") for file in FOLDER.joinpath("sql").iterdir()}
+FILES = {
+    file.name: file.read_text("utf-8")
+    for folder in (files("aftercommit.stores.sql"), FOLDER)
+    for file in folder.joinpath("sql").iterdir()
+}
 MIGRATIONS = {file.name: file.read_text("utf-8") for file in FOLDER.joinpath("migrations").iterdir()}
 NAMES = sorted(name.removesuffix(".sql") for name in FILES)
 
@@ -161,7 +165,7 @@ def test_every_statement_of_a_store_that_returns_rows_is_there() -> None:
     """Those that are run by name; SQLite works in steps and has others for these."""
     in_steps = {"claim_select", "renewable", "replayable", "replay_positions"}
     at_once = {"claim", "replay_after", "schema_lock", "pass_over"}
-    sqlite = {file.name.removesuffix(".sql") for file in files(SQLITE.package).joinpath("sql").iterdir()}
+    sqlite = set(Statements(SQLITE, TableNames("ob_x")))
     assert set(NAMES) == set(KINDS) == (sqlite - in_steps) | at_once
 
 
@@ -241,7 +245,7 @@ def test_a_claim_returns_the_columns_that_every_claim_returns(loaded: Statements
     theirs = [each.name if isinstance(each, exp.Column) else "" for each in select.expressions]
     ours = [each.name if isinstance(each, exp.Column) else "" for each in outputs(last(loaded["claim"]))]
     assert ours == theirs
-    assert [number for number, name in enumerate(ours) if not name] == [16, 22], "whether it is taken over, and now"
+    assert [number for number, name in enumerate(ours) if not name] == [21, 22], "whether it is taken over, and now"
     columns = [each for each in outputs(last(loaded["claim"])) if isinstance(each, exp.Column)]
     assert {each.table for each in columns} == {"deleted"}
 
@@ -291,7 +295,7 @@ def test_the_fence_stands_in_every_change_of_a_held_row(name: str, names: TableN
 def test_held_rows_have_the_columns_that_are_bound(loaded: Statements) -> None:
     from aftercommit.stores.sql.rows import HELD_COLUMNS
 
-    paths = re.findall(r"(\w+) \w+(?:\(\w+\))? '\$\[(\d)\]'", DIALECT.held)
+    paths = re.findall(r"(\w+) \w+(?:\(\w+\))? '\$\[(\d)\]'", DIALECT.words["held"])
     assert [name for name, _ in paths] == list(HELD_COLUMNS)
     assert [int(number) for _, number in paths] == list(range(len(HELD_COLUMNS)))
 
@@ -361,7 +365,7 @@ def test_indexes_are_filtered_literally(names: TableNames, loaded: Statements) -
 def test_ids_of_any_size_have_a_size_of_their_own() -> None:
     """The computed column packs two sizes in one number."""
     assert 2 * 2 * 255 < 2048
-    assert "DATALENGTH(event_id) * 2048 + DATALENGTH(handler_id)" in DIALECT.held
+    assert "DATALENGTH(event_id) * 2048 + DATALENGTH(handler_id)" in DIALECT.words["held"]
     assert "ids_size AS (DATALENGTH(event_id) * 2048 + DATALENGTH(handler_id))" in MIGRATIONS["0001_events.sql"]
 
 

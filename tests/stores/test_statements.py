@@ -6,18 +6,26 @@ import re
 import sqlite3
 import time
 from contextlib import closing
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aftercommit.stores.mysql.dialect import DIALECT as MYSQL
+from aftercommit.stores.postgres.dialect import PSYCOPG
 from aftercommit.stores.sql import statements
+from aftercommit.stores.sql.changes import ByStatement
 from aftercommit.stores.sql.identifiers import TableNames
+from aftercommit.stores.sql.runs import RunsByStatement
 from aftercommit.stores.sql.statements import Dialect, Statement, Statements
 from aftercommit.stores.sqlite.target import DIALECT
+from aftercommit.stores.sqlserver.dialect import DIALECT as SQLSERVER
 
-FILES = {file.name: file.read_text("utf-8") for file in files(DIALECT.package).joinpath("sql").iterdir()}
+DIALECTS = (DIALECT, PSYCOPG, MYSQL, SQLSERVER)
+SHARED = {file.name: file.read_text("utf-8") for file in files("aftercommit.stores.sql").joinpath("sql").iterdir()}
+FILES = SHARED | {file.name: file.read_text("utf-8") for file in files(DIALECT.package).joinpath("sql").iterdir()}
 MIGRATIONS = {file.name: file.read_text("utf-8") for file in files(DIALECT.package).joinpath("migrations").iterdir()}
 
 
@@ -36,7 +44,8 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, **dialect: 
 
 def invented(**dialect: Any) -> Dialect:
     options = {"name": "Invented", "package": "invented", "now": "clock()", "marker": lambda _: "?"}
-    return Dialect(**{**options, "held": "unnest(:held) AS held", **dialect})
+    words = {"held": "unnest(:held) AS held", **dialect.pop("words", {})}
+    return Dialect(**{**options, "changes": ByStatement, "runs": RunsByStatement, "words": words, **dialect})
 
 
 # ---------------------------------------------------------------- the loader
@@ -80,6 +89,53 @@ def test_names_and_words_of_the_dialect_are_filled_in(tmp_path: Path, monkeypatc
     statement = load(tmp_path, monkeypatch, text)
     assert statement.sql == 'SELECT clock() FROM "ob_x", "ob_x_schema", "ob_x_due", unnest(?) AS held'
     assert statement.names == ("held",)
+
+
+def test_a_word_takes_what_stands_behind_its_colon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parameter or a column, for a time that is shifted."""
+    words = {"now_plus": "later({now}, $)", "table_by": "{table} INDEXED BY {index:$}"}
+    text = "-- P.\nSELECT {now_plus:delay}, {now_plus:held.delay}, {since:min(a)} FROM {table_by:due}"
+    statement = load(tmp_path, monkeypatch, text, words=words)
+    assert statement.sql == (
+        'SELECT later(clock(), ?), later(clock(), held.delay), clock() - min(a) FROM "ob_x" INDEXED BY "ob_x_due"'
+    )
+    assert statement.names == ("delay",)
+
+
+def test_a_dialect_says_more_about_a_parameter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But where the statement does so itself."""
+    text = "-- P.\nSELECT :many, :many::text[], :other"
+    statement = load(tmp_path, monkeypatch, text, parameters={"many": "$::bigint"})
+    assert statement.sql == "SELECT ?::bigint, ?::text[], ?"
+
+
+def test_what_is_said_more_than_once_is_a_variable_where_a_dialect_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "-- P.\nSELECT :a, :b, {now} WHERE :a = :ab AND {now} > :ab AND :b = 1"
+    statement = load(tmp_path, monkeypatch, text, variables={"now": "time", "a": "int", "ab": "bigint", "c": "text"})
+    assert statement.sql == (
+        "DECLARE @now time = clock(), @a int = ?, @ab bigint = ?;\n"
+        "SELECT @a, ?, @now WHERE @a = @ab AND @now > @ab AND ? = 1"
+    )
+    assert statement.names == ("a", "ab", "b", "b")
+
+
+def test_a_group_has_no_more_than_a_statement_names() -> None:
+    loaded = Statements(replace(DIALECT, words={"held": "everything", "held_keys": "keys"}), TableNames("ob_x"))
+    assert " FROM keys WHERE " in loaded["done"].sql.replace("\n", " ")
+    assert " FROM everything WHERE " in loaded["retry"].sql.replace("\n", " ")
+
+
+def test_a_file_of_the_dialects_own_wins_over_the_shared_one() -> None:
+    shared = Statements(DIALECT, TableNames("ob_x"))["fleet_prolong"].sql
+    assert shared == f'UPDATE "ob_x_partition" SET expires_at = {DIALECT.now} + ? WHERE owner = ?'
+    assert Statements(PSYCOPG, TableNames("ob_x"))["fleet_prolong"].sql.startswith("WITH mine AS")
+
+
+def test_no_shared_file_is_overruled_everywhere() -> None:
+    own = [{file.name for file in files(each.package).joinpath("sql").iterdir()} for each in DIALECTS]
+    assert not set(SHARED) & set.intersection(*own)
 
 
 def test_an_unknown_word_is_an_error_when_the_store_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

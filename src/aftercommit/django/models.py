@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from django.db import DEFAULT_DB_ALIAS, models
 
 from aftercommit.django.conf import table_of
+from aftercommit.events.columns import COLUMNS, Column, Kind
 from aftercommit.events.envelope import EventStatus
 from aftercommit.stores.sql.rows import IN_MICROS, IN_UTC
 
@@ -23,32 +25,43 @@ class InstantField(models.Field):
         return (IN_UTC if isinstance(value, datetime) else IN_MICROS).read(value)
 
 
+#: What nobody looks at who looks at events.
+_HIDDEN: Final = {"partition_no", "done_handlers", "scheduled_at", "locked_at", "lease_epoch"}
+
+_FIELDS: Final[Mapping[Kind, type[models.Field]]] = {
+    Kind.SMALL: models.SmallIntegerField,
+    Kind.NUMBER: models.IntegerField,
+    Kind.LARGE: models.BigIntegerField,
+    Kind.NAME: models.CharField,
+    Kind.LABEL: models.CharField,
+    Kind.NOTE: models.TextField,
+    Kind.TEXT: models.TextField,
+    Kind.BYTES: models.BinaryField,
+    Kind.INSTANT: InstantField,
+}
+
+#: What Django wants to know, and the database does not.
+_MORE: Final[Mapping[str, Mapping[str, Any]]] = {
+    "position": {"primary_key": True},
+    "handler_id": {"blank": True},
+    "event_key": {"verbose_name": "key"},
+    "status": {"choices": [(status.value, status.name) for status in EventStatus]},
+}
+
+
+def _field(column: Column) -> models.Field:
+    options: dict[str, Any] = {"null": column.is_nullable, **_MORE.get(column.name, {})}
+    if column.length is not None:
+        options["max_length"] = column.length
+    if column.default is not None:
+        options["default"] = column.default
+    return _FIELDS[column.kind](**options)
+
+
 class Event(models.Model):
     """One row of the outbox."""
 
-    position = models.BigIntegerField(primary_key=True)
-    event_id = models.CharField(max_length=36)
-    handler_id = models.CharField(max_length=255, blank=True, default="")
-    event_type = models.CharField(max_length=128)
-    aggregate_type = models.CharField(max_length=64)
-    aggregate_id = models.CharField(max_length=128, null=True)
-    tenant_id = models.CharField(max_length=64, null=True)
-    event_key = models.CharField("key", max_length=255, null=True)
-    payload = models.TextField(null=True)
-    payload_bytes = models.BinaryField(null=True)
-    content_type = models.CharField(max_length=255)
-    payload_version = models.IntegerField(default=1)
-    headers = models.TextField(null=True)
-    status = models.SmallIntegerField(default=0, choices=[(status.value, status.name) for status in EventStatus])
-    attempts = models.IntegerField(default=0)
-    abandoned = models.SmallIntegerField(default=0)
-    occurred_at = InstantField()
-    created_at = InstantField()
-    available_at = InstantField()
-    done_at = InstantField(null=True)
-    last_error = models.TextField(null=True)
-    locked_by = models.CharField(max_length=128, null=True)
-    lease_until = InstantField(null=True)
+    vars().update({column.name: _field(column) for column in COLUMNS if column.name not in _HIDDEN})
 
     class Meta:
         app_label = "aftercommit"

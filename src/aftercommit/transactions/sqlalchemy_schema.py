@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from sqlalchemy import (
     BigInteger,
@@ -27,6 +27,8 @@ from sqlalchemy.dialects.mysql import DATETIME, LONGBLOB, LONGTEXT, TINYINT
 from sqlalchemy.types import TypeEngine
 
 from aftercommit.errors import UnsupportedTransaction
+from aftercommit.events.columns import COLUMNS, Kind
+from aftercommit.events.columns import Column as EventColumn
 
 
 def attach(store: Any, metadata: MetaData) -> Table:
@@ -49,15 +51,9 @@ def attach(store: Any, metadata: MetaData) -> Table:
 class _Columns(ABC):
     """The columns that every database has, each in its own types."""
 
-    number: TypeEngine[Any]
-    small: TypeEngine[Any]
-    large: TypeEngine[Any]
-    binary: TypeEngine[Any]
-    at: TypeEngine[Any]
-    #: As long as it may be.
-    long: TypeEngine[Any]
-    error: TypeEngine[Any]
-    content_type = 255
+    types: ClassVar[Mapping[Kind, TypeEngine[Any]]]
+    #: The primary key of the table of events.
+    keys: tuple[str, ...] = ("position",)
     is_position_nullable = False
 
     def __init__(self, names: Any) -> None:
@@ -68,15 +64,11 @@ class _Columns(ABC):
         sides = {"schema": self._facts(), "instance": self._instances(), "partition": self._partitions()}
         for noun, columns in sides.items():
             Table(self._names.side(noun), metadata, *columns, schema=self._names.schema)
-        events = [*self._keys(), *self._columns(), *self._indexes()]
+        events = [*self._events(), *self._indexes()]
         return Table(self._table, metadata, *events, schema=self._names.schema)
 
-    def text(self, length: int) -> TypeEngine[Any]:
-        return String(length)
-
-    def plain(self, length: int) -> TypeEngine[Any]:
-        """Text that nobody compares."""
-        return self.text(length)
+    def sql_type(self, kind: Kind, length: int | None = None) -> TypeEngine[Any]:
+        return self.types[kind] if length is None else String(length)
 
     def _index(self, name: str, *columns: Any, unique: bool = False, where: str | None = None) -> Index:
         condition = None if where is None else text(where)
@@ -85,64 +77,48 @@ class _Columns(ABC):
         )
 
     def _facts(self) -> list[Any]:
-        return [Column("name", self.plain(64), primary_key=True), Column("value", self.plain(255), nullable=False)]
+        return [
+            Column("name", self.sql_type(Kind.LABEL, 64), primary_key=True),
+            Column("value", self.sql_type(Kind.LABEL, 255), nullable=False),
+        ]
 
     def _instances(self) -> list[Any]:
         return [
-            Column("id", self.text(128), primary_key=True),
-            Column("host", self.plain(255), nullable=False),
-            Column("pid", self.number, nullable=False),
-            Column("started_at", self.at, nullable=False),
-            Column("heartbeat_at", self.at, nullable=False),
-            Column("status", self.small, nullable=False, server_default=text("0")),
+            Column("id", self.sql_type(Kind.NAME, 128), primary_key=True),
+            Column("host", self.sql_type(Kind.LABEL, 255), nullable=False),
+            Column("pid", self.sql_type(Kind.NUMBER), nullable=False),
+            Column("started_at", self.sql_type(Kind.INSTANT), nullable=False),
+            Column("heartbeat_at", self.sql_type(Kind.INSTANT), nullable=False),
+            Column("status", self.sql_type(Kind.SMALL), nullable=False, server_default=text("0")),
         ]
 
     def _partitions(self) -> list[Any]:
         return [
             Column(
-                "partition_no", self.small, primary_key=True, autoincrement=False, nullable=self.is_position_nullable
+                "partition_no",
+                self.sql_type(Kind.SMALL),
+                primary_key=True,
+                autoincrement=False,
+                nullable=self.is_position_nullable,
             ),
-            Column("owner", self.text(128)),
-            Column("epoch", self.number, nullable=False, server_default=text("0")),
-            Column("expires_at", self.at),
+            Column("owner", self.sql_type(Kind.NAME, 128)),
+            Column("epoch", self.sql_type(Kind.NUMBER), nullable=False, server_default=text("0")),
+            Column("expires_at", self.sql_type(Kind.INSTANT)),
         ]
 
-    def _keys(self) -> list[Any]:
-        return [
-            Column("position", self.large, primary_key=True, nullable=self.is_position_nullable),
-            Column("event_id", self.text(36), nullable=False),
-            Column("handler_id", self.text(255), nullable=False, server_default=text("''")),
-        ]
+    def _events(self) -> list[Any]:
+        return [self._column(column) for column in COLUMNS]
 
-    def _columns(self) -> list[Any]:
-        zero = text("0")
-        return [
-            Column("event_type", self.text(128), nullable=False),
-            Column("aggregate_type", self.text(64), nullable=False),
-            Column("aggregate_id", self.text(128)),
-            Column("tenant_id", self.text(64)),
-            Column("event_key", self.text(255)),
-            Column("partition_no", self.small, nullable=False),
-            Column("payload", self.long),
-            Column("payload_bytes", self.binary),
-            Column("content_type", self.plain(self.content_type), nullable=False),
-            Column("payload_version", self.number, nullable=False, server_default=text("1")),
-            Column("headers", self.long),
-            Column("done_handlers", self.long),
-            Column("status", self.small, nullable=False, server_default=zero),
-            Column("attempts", self.number, nullable=False, server_default=zero),
-            Column("abandoned", self.small, nullable=False, server_default=zero),
-            Column("occurred_at", self.at, nullable=False),
-            Column("scheduled_at", self.at),
-            Column("created_at", self.at, nullable=False),
-            Column("available_at", self.at, nullable=False),
-            Column("done_at", self.at),
-            Column("last_error", self.error),
-            Column("locked_by", self.plain(128)),
-            Column("locked_at", self.at),
-            Column("lease_until", self.at),
-            Column("lease_epoch", self.number, nullable=False, server_default=zero),
-        ]
+    def _column(self, column: EventColumn, *more: Any) -> Column[Any]:
+        is_nullable = self.is_position_nullable if column.name == "position" else column.is_nullable
+        return Column(
+            column.name,
+            self.sql_type(column.kind, column.length),
+            *more,
+            primary_key=column.name in self.keys,
+            nullable=is_nullable,
+            server_default=None if column.default is None else text(repr(column.default)),
+        )
 
     @abstractmethod
     def _indexes(self) -> list[Any]: ...
@@ -150,12 +126,14 @@ class _Columns(ABC):
 
 class _Sqlite(_Columns):
     is_position_nullable = True  # what is never NULL need not say so there
-    number = small = large = at = Integer()
-    binary = LargeBinary()
-    long = error = Text()
+    types: ClassVar[Mapping[Kind, TypeEngine[Any]]] = {
+        **dict.fromkeys((Kind.SMALL, Kind.NUMBER, Kind.LARGE, Kind.INSTANT), Integer()),
+        **dict.fromkeys((Kind.NAME, Kind.LABEL, Kind.NOTE, Kind.TEXT), Text()),
+        Kind.BYTES: LargeBinary(),
+    }
 
-    def text(self, length: int) -> TypeEngine[Any]:
-        return Text()
+    def sql_type(self, kind: Kind, length: int | None = None) -> TypeEngine[Any]:
+        return self.types[kind]
 
     def _indexes(self) -> list[Any]:
         """Without those of expressions, which SQLAlchemy cannot see there."""
@@ -168,27 +146,29 @@ class _Sqlite(_Columns):
 
 
 class _Postgres(_Columns):
-    number, small, large = Integer(), SmallInteger(), BigInteger()
-    binary = LargeBinary()
-    at = DateTime(timezone=True)
-    long = error = Text()
-    content_type = 128
+    keys = ("event_id", "handler_id")
+    types: ClassVar[Mapping[Kind, TypeEngine[Any]]] = {
+        Kind.SMALL: SmallInteger(),
+        Kind.NUMBER: Integer(),
+        Kind.LARGE: BigInteger(),
+        Kind.NOTE: Text(),
+        Kind.TEXT: Text(),
+        Kind.BYTES: LargeBinary(),
+        Kind.INSTANT: DateTime(timezone=True),
+    }
 
-    def text(self, length: int) -> TypeEngine[Any]:
-        return String(length, collation="C")
-
-    def plain(self, length: int) -> TypeEngine[Any]:
-        return String(length)
+    def sql_type(self, kind: Kind, length: int | None = None) -> TypeEngine[Any]:
+        return String(length, collation="C") if kind is Kind.NAME else super().sql_type(kind, length)
 
     def _facts(self) -> list[Any]:
         return [Column("name", Text, primary_key=True), Column("value", Text, nullable=False)]
 
-    def _keys(self) -> list[Any]:
-        return [
-            Column("event_id", self.text(36), primary_key=True),
-            Column("handler_id", self.text(255), primary_key=True, server_default=text("''")),
-            Column("position", self.large, Identity(always=True), nullable=False),
-        ]
+    def _column(self, column: EventColumn, *more: Any) -> Column[Any]:
+        if column.name == "position":
+            more = (Identity(always=True),)
+        if column.name == "content_type":  # as long as it may be, and not longer
+            column = column._replace(length=128)
+        return super()._column(column, *more)
 
     def _indexes(self) -> list[Any]:
         ended = func.coalesce(text("done_at"), text("created_at"))
@@ -203,19 +183,23 @@ class _Postgres(_Columns):
 
 
 class _Mysql(_Columns):
-    number, small, large = Integer(), SmallInteger(), BigInteger()
-    binary = LONGBLOB()
-    at = DATETIME(fsp=6)
-    long = LONGTEXT()
-    error = Text()
+    types: ClassVar[Mapping[Kind, TypeEngine[Any]]] = {
+        Kind.SMALL: SmallInteger(),
+        Kind.NUMBER: Integer(),
+        Kind.LARGE: BigInteger(),
+        Kind.NOTE: Text(),
+        Kind.TEXT: LONGTEXT(),
+        Kind.BYTES: LONGBLOB(),
+        Kind.INSTANT: DATETIME(fsp=6),
+    }
 
-    def _columns(self) -> list[Any]:
+    def _events(self) -> list[Any]:
         is_dead = "CASE status WHEN 1 THEN NULL WHEN 3 THEN 1 ELSE 0 END"
         order_key = "CASE WHEN status <> 1 THEN COALESCE(event_key, event_id) END"
         return [
-            *super()._columns(),
+            *super()._events(),
             Column("is_dead", TINYINT(), Computed(is_dead, persisted=False)),
-            Column("order_key", self.text(255), Computed(order_key, persisted=False)),
+            Column("order_key", self.sql_type(Kind.NAME, 255), Computed(order_key, persisted=False)),
         ]
 
     def _indexes(self) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -24,8 +24,7 @@ from sqlalchemy.dialects.mysql import DATETIME
 from sqlalchemy.orm import registry
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-#: Seven thousand years in microseconds: the longest delay that ends before the last day of MySQL's calendar.
-_LONGEST_DELAY: Final = 220_903_200_000_000_000
+from aftercommit.events.columns import WRITTEN, Kind
 
 
 class FromNow(TypeDecorator[Any]):
@@ -45,11 +44,8 @@ class FromNow(TypeDecorator[Any]):
         if self.database == "postgresql":
             return now.op("+")(micros.op("*")(literal_column("interval '1 microsecond'")))
         if self.database == "mysql":
-            return func.timestampadd(literal_column("MICROSECOND"), func.least(micros, _longest), now)
+            return func.timestampadd(literal_column("MICROSECOND"), micros, now)
         return now.op("+")(micros)
-
-
-_longest: Final[Any] = literal_column(str(_LONGEST_DELAY))
 
 
 class AsHex(TypeDecorator[Any]):
@@ -79,44 +75,33 @@ def instant_type(database: str) -> TypeEngine[Any]:
 
 def event_table(names: Any, database: str, now: str) -> Table:
     """The columns that an INSERT names. `names` are the store's table and schema, `now` its clock."""
-    at, from_now = instant_type(database), FromNow(database, now)
     position = [Column("position", BigInteger, primary_key=True)] if database == "mysql" else []
-    return Table(
-        names.table,
-        MetaData(),
-        *position,
-        Column("event_id", String, primary_key=database != "mysql"),
-        Column("handler_id", String, primary_key=database != "mysql"),
-        Column("event_type", String),
-        Column("aggregate_type", String),
-        Column("aggregate_id", String),
-        Column("tenant_id", String),
-        Column("event_key", String),
-        Column("partition_no", SmallInteger),
-        Column("payload", Text),
-        Column("payload_bytes", AsHex() if database == "mysql" else LargeBinary()),
-        Column("content_type", String),
-        Column("payload_version", Integer),
-        Column("headers", Text),
-        Column("status", SmallInteger),
-        Column("occurred_at", at),
-        Column("scheduled_at", at),
-        Column("created_at", from_now),
-        Column("available_at", from_now),
-        Column("locked_by", String),
-        Column("locked_at", from_now),
-        Column("lease_until", from_now),
-        Column("lease_epoch", Integer),
-        schema=names.schema,
-        quote=True,
-        quote_schema=True,
-    )
+    keys = () if position else ("event_id", "handler_id")
+    types: dict[Kind, TypeEngine[Any]] = {
+        Kind.SMALL: SmallInteger(),
+        Kind.NUMBER: Integer(),
+        Kind.NAME: String(),
+        Kind.LABEL: String(),
+        Kind.TEXT: Text(),
+        Kind.BYTES: AsHex() if database == "mysql" else LargeBinary(),
+        Kind.INSTANT: instant_type(database),
+    }
+    from_now = FromNow(database, now)
+    written = [
+        Column(
+            column.name,
+            types[column.kind] if column.is_given or column.kind is not Kind.INSTANT else from_now,
+            primary_key=column.name in keys,
+        )
+        for column in WRITTEN
+    ]
+    return Table(names.table, MetaData(), *position, *written, schema=names.schema, quote=True, quote_schema=True)
 
 
 def columns_of(values: dict[str, Any], database: str) -> dict[str, Any]:
     """The parameters of the store's INSERT as columns. A time that was given as it is becomes an expression."""
     scheduled, delay, owner = values.pop("available_at"), values.pop("delay"), values.pop("owner")
-    values["status"] = values["created_at"] = 0
+    values["created_at"] = 0
     values["available_at"] = delay if scheduled is None else literal(scheduled, instant_type(database))
     values["locked_by"] = owner
     values["locked_at"] = None if owner is None else 0

@@ -8,7 +8,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from aftercommit.errors import OutboxError, SchemaMismatch, StoreBusy, StoreUnavailable, TransactionEnded
+from aftercommit.events.columns import PARAMETERS, Kind
 from aftercommit.execution import Fault
+from aftercommit.stores.sql.changes import ByStatement
+from aftercommit.stores.sql.runs import RunsByStatement
 from aftercommit.stores.sql.statements import Dialect
 
 
@@ -41,6 +44,18 @@ def _element(value: Any) -> str:
 #: The oldest that is still maintained, and has what the statements use.
 OLDEST_SERVER: Final = 13
 
+#: The types of arrays, for the groups of an INSERT of many rows.
+_ELEMENTS: Final = {
+    Kind.SMALL: "smallint",
+    Kind.NUMBER: "integer",
+    Kind.LARGE: "bigint",
+    Kind.NAME: "text",
+    Kind.LABEL: "text",
+    Kind.TEXT: "text",
+    Kind.BYTES: "bytea",
+    Kind.INSTANT: "timestamptz",
+}
+
 #: For psycopg, which writes parameters as %s.
 PSYCOPG: Final = Dialect(
     name="PostgreSQL",
@@ -49,16 +64,41 @@ PSYCOPG: Final = Dialect(
     # serves comparisons with it, which it could not do with clock_timestamp().
     now="statement_timestamp()",
     marker=lambda _: "%s",
-    held=(
-        "unnest(:event_id::text[], :handler_id::text[], :owner::text[], :epoch::integer[], :delay::bigint[],"
-        " :error::text[], :counted::integer[], :done::text[])"
-        " AS held (event_id, handler_id, owner, epoch, delay, error, counted, done)"
-    ),
-    held_keys=(
-        "unnest(:event_id::text[], :handler_id::text[], :owner::text[], :epoch::integer[])"
-        " AS held (event_id, handler_id, owner, epoch)"
-    ),
-    returns_rows=True,
+    changes=ByStatement,
+    runs=RunsByStatement,
+    words={
+        "held": (
+            "unnest(:event_id::text[], :handler_id::text[], :owner::text[], :epoch::integer[], :delay::bigint[],"
+            " :error::text[], :counted::integer[], :done::text[])"
+            " AS held (event_id, handler_id, owner, epoch, delay, error, counted, done)"
+        ),
+        "held_keys": (
+            "unnest(:event_id::text[], :handler_id::text[], :owner::text[], :epoch::integer[])"
+            " AS held (event_id, handler_id, owner, epoch)"
+        ),
+        "if_held_returning": "{if_held} RETURNING {table}.event_id, {table}.handler_id",
+        "new_rows": (
+            f"unnest({', '.join(f':{name}::{_ELEMENTS[kind]}[]' for name, kind in PARAMETERS)})"
+            f" WITH ORDINALITY AS new ({', '.join(name for name, _ in PARAMETERS)}, number)"
+        ),
+        "now_plus": "{now} + $ * interval '1 microsecond'",
+        "now_minus": "{now} - $ * interval '1 microsecond'",
+        "since": "(extract(epoch FROM {now} - $) * 1000000)::bigint",
+        "until": "(extract(epoch FROM $ - {now}) * 1000000)::bigint",
+        "read": "$ AT TIME ZONE 'UTC'",
+        # Said as exceptions and as open to one side, which the planner takes for common before there are statistics.
+        "unfinished": "status NOT IN (1, 3)",
+        "is_dead": "status >= 3",
+    },
+    parameters={
+        **dict.fromkeys(("limit", "run", "reach", "position", "floor_position"), "$::bigint"),
+        **dict.fromkeys(("delay", "lock_timeout", "skip_recent", "older_than", "silent_for", "lasts"), "$::bigint"),
+        **dict.fromkeys(("owner", "handler_id", "event_type", "aggregate_type"), "$::text"),
+        **dict.fromkeys(("table", "name", "after_key"), "$::text"),
+        **dict.fromkeys(("stops", "blocks", "is_alone"), "$::boolean"),
+        "status": "$::smallint",
+        "floor_at": "$::timestamptz",
+    },
     array=array_literal,
 )
 

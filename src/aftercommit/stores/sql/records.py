@@ -11,8 +11,7 @@ from aftercommit.events.envelope import EventStatus
 from aftercommit.events.order import BlockedKey
 from aftercommit.events.redact import storable
 from aftercommit.execution import Executor
-from aftercommit.stores.sql.at_once import AtOnce
-from aftercommit.stores.sql.in_steps import InSteps
+from aftercommit.stores.sql.changes import Changes
 from aftercommit.stores.sql.rows import Times, dead_of, to_micros
 from aftercommit.stores.sql.statements import Statements
 
@@ -25,7 +24,7 @@ class SqlRecords:
         executor: Executor,
         statements: Statements,
         times: Times,
-        changes: InSteps | AtOnce,
+        changes: Changes,
         explained: Callable[[Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]],
     ) -> None:
         self._executor = executor
@@ -74,13 +73,13 @@ class SqlRecords:
 
     async def _read(self, name: str, values: Mapping[str, object]) -> list[Any]:
         statement = self._sql[name]
-        read = self._executor.fetch(statement.sql, statement.bind(**values), writes=False)
+        read = self._executor.fetch(statement.sql, statement.values(values), writes=False)
         rows: list[Any] = await self._explained(read)
         return rows
 
     async def _change(self, name: str, values: Mapping[str, object]) -> int:
         statement = self._sql[name]
-        return int(await self._explained(self._executor.execute(statement.sql, statement.bind(**values))))
+        return int(await self._explained(self._executor.execute(statement.sql, statement.values(values))))
 
 
 def _filter(where: DeadFilter) -> dict[str, object]:

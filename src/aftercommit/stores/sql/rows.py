@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from aftercommit.errors import UndecodableRow
 from aftercommit.events.claims import Claimed, ClaimRequest, DeadEvent, Lease, NewEvent, RowKey, Undecodable
 from aftercommit.events.codec import decode_headers, encode_headers
+from aftercommit.events.columns import CLAIMED
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.order import KeyClaimRequest, OrderKey
 
@@ -19,11 +21,11 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 _names: Final = msgspec.json.Decoder(tuple[str, ...])
 
-
 #: Nothing waits longer, and every database's calendar reaches as far from today in both directions.
 _FOR_EVER: Final = timedelta(days=2000 * 365)
 
 
+@lru_cache(maxsize=128)  # nearly always the lock timeout
 def to_micros(value: timedelta) -> int:
     """A duration as statements take it."""
     return min(value, _FOR_EVER) // _MICROSECOND
@@ -84,12 +86,14 @@ def insert_values(new: NewEvent, times: Times) -> dict[str, object]:
     }
 
 
+_CLAIMED: Final = [column.name for column in CLAIMED]
+
 #: Where the rows of a claim have them.
-POSITION: Final = 0
-EVENT_ID: Final = 1
-EVENT_KEY: Final = 7
-AVAILABLE_AT: Final = 18
-NOW: Final = 22
+POSITION: Final = _CLAIMED.index("position")
+EVENT_ID: Final = _CLAIMED.index("event_id")
+EVENT_KEY: Final = _CLAIMED.index("event_key")
+AVAILABLE_AT: Final = _CLAIMED.index("available_at")
+NOW: Final = -1
 
 
 #: A held row as group statements take it.
@@ -97,16 +101,9 @@ HELD_COLUMNS: Final = ("event_id", "handler_id", "owner", "epoch", "delay", "err
 HeldRow = tuple[str, str, str, int, int | None, str | None, int, str | None]
 
 
-def held_row(
-    lease: Lease,
-    *,
-    delay: int | None = None,
-    error: str | None = None,
-    counted: int = 0,
-    done_handlers: tuple[str, ...] = (),
-) -> HeldRow:
-    done = as_group(done_handlers) if done_handlers else None
-    return (*lease.key, lease.owner, lease.epoch, delay, error, counted, done)
+def held_row(lease: Lease) -> HeldRow:
+    """Of a lease alone, without an outcome."""
+    return (*lease.key, lease.owner, lease.epoch, None, None, 0, None)
 
 
 def as_group(values: Sequence[object]) -> str:
@@ -124,18 +121,24 @@ def claimed_of(
     """A row that a claim saw at `now`, under the lease that the claim gives it."""
     (
         position, event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, event_key,
-        payload, payload_bytes, headers, occurred_at, scheduled_at, attempts, abandoned, epoch, is_takeover,
-        created_at, _, content_type, payload_version, done_handlers, _,
+        payload, payload_bytes, content_type, payload_version, headers, done_handlers, attempts, abandoned,
+        occurred_at, scheduled_at, created_at, _, epoch, is_takeover, _,
     ) = row  # fmt: skip
     lease = Lease(RowKey(event_id, handler_id), request.owner, epoch + 1, request.deadline)
     try:
         born = times.read(created_at)
         if bytes in map(type, (event_type, aggregate_type, aggregate_id, tenant_id, event_key, content_type)):
             raise UndecodableRow("a name of the event is no text", fix="mend the row, then replay it")
+        is_text = isinstance(payload, str)
+        if not (payload_bytes is None if is_text else payload is None and isinstance(payload_bytes, bytes)):
+            raise UndecodableRow(
+                f"the payload columns hold {type(payload).__name__} and {type(payload_bytes).__name__}",
+                fix="a row has text in payload, or bytes in payload_bytes",
+            )
         event = EventEnvelope.restore(
             event_id=event_id,
             event_type=event_type,
-            payload=_payload(payload, payload_bytes),
+            payload=payload if is_text else payload_bytes,
             content_type=content_type,
             payload_version=payload_version,
             occurred_at=times.read(occurred_at),
@@ -143,7 +146,7 @@ def claimed_of(
             aggregate_id=aggregate_id,
             tenant_id=tenant_id,
             key=event_key,
-            headers=decode_headers(headers),
+            headers=decode_headers(headers) if headers else {},
             available_at=None if scheduled_at is None else times.read(scheduled_at),
         )
         return Claimed(
@@ -153,7 +156,7 @@ def claimed_of(
             created_at=born,
             attempts=attempts,
             abandoned=abandoned,
-            done_handlers=_done_handlers(done_handlers),
+            done_handlers=() if done_handlers is None else _done_handlers(done_handlers),
             is_suspect=bool(is_takeover) or abandoned > 0,
             age=now - born,
             order_key=order_key,
@@ -162,26 +165,13 @@ def claimed_of(
         return Undecodable(lease, error, order_key)
 
 
-def _done_handlers(text: str | None) -> tuple[str, ...]:
-    if text is None:
-        return ()
+def _done_handlers(text: str) -> tuple[str, ...]:
     try:
         return _names.decode(text)
     except msgspec.DecodeError as error:
         raise UndecodableRow(
             f"done_handlers is no JSON list of names ({error})", fix="mend the row, then replay it"
         ) from error
-
-
-def _payload(text: object, binary: object) -> str | bytes:
-    if isinstance(text, str) and binary is None:
-        return text
-    if isinstance(binary, bytes) and text is None:
-        return binary
-    raise UndecodableRow(
-        f"the payload columns hold {type(text).__name__} and {type(binary).__name__}",
-        fix="a row has text in payload, or bytes in payload_bytes",
-    )
 
 
 def dead_of(row: Sequence[Any], times: Times) -> DeadEvent:

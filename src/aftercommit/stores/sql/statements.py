@@ -1,4 +1,7 @@
-"""SQL as data: one named statement per file, its first line the promise, its parameters by name."""
+"""SQL as data: one named statement per file, its first line the promise, its parameters by name.
+
+What is said in the same way everywhere stands in `stores/sql/sql/`; a file of a dialect's own wins over it. Words in
+braces stand for what every database says in its own way: `{now}`, `{free}`, `{now_plus:delay}`."""
 
 from __future__ import annotations
 
@@ -8,30 +11,76 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
+from aftercommit.events.columns import CLAIMED, WRITTEN, Kind
 from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.rows import HELD_COLUMNS, IN_UTC, HeldRow, Times, as_group
 
+if TYPE_CHECKING:
+    from aftercommit.execution import Executor
+    from aftercommit.stores.sql.changes import Changes
+    from aftercommit.stores.sql.runs import Runs
+
+_SHARED: Final = "aftercommit.stores.sql"
+
 _COMMENT = re.compile(r"^\s*--.*$\n?", re.MULTILINE)
-_MACRO = re.compile(r"\{(?P<kind>[a-z_]+)(?::(?P<argument>[a-z_]+))?\}")
-_PARAMETER = re.compile(r"(?<![:\w]):(?P<name>[a-z_]+)\b")
+_WORD = re.compile(r"\{(?P<word>[a-z_]+)(?::(?P<argument>[a-z_.()]+))?\}")
+_PARAMETER = re.compile(r"(?<![:\w]):(?P<name>[a-z_]+)\b(?=(?P<cast>::)?)")
+
+#: What statements say in braces; `$` is what stands behind the colon. A dialect may say each in its own way.
+WORDS: Final[Mapping[str, str]] = {
+    # An instant that many microseconds from now, by a parameter or a column; how long since or until one of a column.
+    "now_plus": "{now} + $",
+    "now_minus": "{now} - $",
+    "since": "{now} - $",
+    "until": "$ - {now}",
+    # A time as rows are to have it.
+    "read": "$",
+    # The table as somebody reads it who goes by that index.
+    "table_by": "{table}",
+    "unfinished": "status IN (0, 2)",
+    "is_dead": "status = 3",
+    # The lease is given back.
+    "free": "locked_by = NULL, locked_at = NULL, lease_until = NULL",
+    # As it was written, under a new epoch.
+    "new_again": (
+        "status = 0, attempts = 0, abandoned = 0, available_at = {now}, done_at = NULL, last_error = NULL,"
+        " done_handlers = NULL, {free}, lease_epoch = lease_epoch + 1"
+    ),
+    # `UPDATE {held_rows} SET … {if_held}` changes the rows of a group `held` whose lease still stands;
+    # `{if_held_returning}` returns their ids, too, where statements can.
+    "held_rows": "{table}",
+    "if_held": "FROM {held} WHERE {fence}",
+    "if_held_returning": "{if_held}",
+    "fence": (
+        "{table}.event_id = held.event_id AND {table}.handler_id = held.handler_id"
+        " AND locked_by = held.owner AND lease_epoch = held.epoch AND status IN (0, 2)"
+    ),
+}
+
+#: What only some outcomes have. A statement that names none of it needs only the key and the lease of held rows.
+_OF_OUTCOMES: Final = re.compile(r"\bheld\.(delay|error|counted|done)\b")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Statement:
     """One statement in the driver's own parameter style, and the names of its parameters in order."""
 
     sql: str
     names: tuple[str, ...]
-    _pick: Callable[[Mapping[str, object]], Any] = field(init=False, compare=False, repr=False)
+    #: Its parameters in order, picked from values by name.
+    values: Callable[[Mapping[str, object]], Sequence[object]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_pick", itemgetter(*self.names) if self.names else lambda _: ())
+        names = self.names
+        pick: Callable[[Mapping[str, object]], Any] = (
+            itemgetter(*names) if len(names) > 1 else lambda values: tuple(values[name] for name in names)
+        )
+        object.__setattr__(self, "values", pick)
 
-    def bind(self, **values: object) -> tuple[object, ...]:
-        picked = self._pick(values)
-        return picked if len(self.names) != 1 else (picked,)
+    def bind(self, **values: object) -> Sequence[object]:
+        return self.values(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +95,19 @@ class Dialect:
     now: str
     #: How the n-th parameter is written.
     marker: Callable[[int], str]
-    #: The group parameters as a table `held` of (event_id, handler_id, owner, epoch, delay, error, counted, done).
-    held: str
-    #: Only the first four of them, if there is something to gain from it.
-    held_keys: str = ""
+    #: How it changes rows, and how it looks for keys and takes their runs.
+    changes: Callable[[Executor, Statements, Dialect, Statement], Changes]
+    runs: Callable[[Executor, Statements, Dialect], Runs]
+    #: Its own words. `held` is a group of rows as a table of (event_id, handler_id, owner, epoch, delay, error,
+    #: counted, done); `held_keys` has only the first four of them, if there is something to gain from it.
+    words: Mapping[str, str]
+    #: Around the markers of these parameters, instead of `$`, where a bare one does not say enough.
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    #: The types of what becomes a variable when it is said more than once, where a marker stands for one place only.
+    variables: Mapping[str, str] = field(default_factory=dict)
     #: The values of time columns, in and out.
     times: Times = IN_UTC
     quotes: tuple[str, str] = ('"', '"')
-    #: Whether statements return the rows that they changed. Else they are looked for first, in one transaction.
-    returns_rows: bool = False
-    #: Its own way to look and change, where it needs one.
-    steps: Callable[[Any, Any, Any], Any] | None = None
     #: Whether the claim looks for new rows and for retries apart, because one index cannot serve both in order.
     claims_by_status: bool = False
     #: How a column of values is bound as an array, where there are arrays. Else groups travel as one JSON text.
@@ -84,70 +135,104 @@ class Migration:
     is_online: bool = False
 
 
-class Statements:
-    """The statements of a dialect for one outbox table."""
+class Statements(dict[str, Statement]):
+    """The statements of a dialect for one outbox table, by their names."""
 
     def __init__(self, dialect: Dialect, names: TableNames) -> None:
         self._dialect = dialect
         self._names = names
-        self._loaded = {file.name[:-4]: self._load(file) for file in _sql_files(dialect.package, "sql")}
-
-    def __getitem__(self, name: str) -> Statement:
-        return self._loaded[name]
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._loaded
+        self._words = {
+            **WORDS,
+            "table": names.qualified(names.table),
+            "table_name": names.quoted(names.table),
+            **{f"{noun}_table": names.qualified(names.side(noun)) for noun in ("schema", "instance", "partition")},
+            "now": dialect.now,
+            "written": ", ".join(column.name for column in WRITTEN),
+            **dialect.words,
+        }
+        found = {file.name[:-4]: file for package in (_SHARED, dialect.package) for file in _sql_files(package, "sql")}
+        super().__init__({name: self._load(_text_of(file)) for name, file in found.items()})
 
     def migrations(self) -> list[Migration]:
         """All there are, in order."""
         found = sorted(_sql_files(self._dialect.package, "migrations"), key=lambda file: file.name)
         return [
-            Migration(int(file.name[:4]), list(_split(self._expand(file.read_text()))), ".online." in file.name)
+            Migration(int(file.name[:4]), list(_split(self._expand(_text_of(file)))), ".online." in file.name)
             for file in found
         ]
 
-    def _load(self, file: Traversable) -> Statement:
-        text = self._expand(file.read_text())
+    def _load(self, text: str) -> Statement:
+        text = self._with_variables(self._expand(text).strip())
         names: list[str] = []
 
         def mark(match: re.Match[str]) -> str:
             names.append(match["name"])
-            return self._dialect.marker(len(names))
+            marker = self._dialect.marker(len(names))
+            around = "$" if match["cast"] else self._dialect.parameters.get(match["name"], "$")
+            return around.replace("$", marker)
 
-        sql = _PARAMETER.sub(mark, text)
-        return Statement(sql, tuple(names))
+        return Statement(_PARAMETER.sub(mark, text), tuple(names))
+
+    def _with_variables(self, text: str) -> str:
+        """What is said more than once as variables, declared in front."""
+        declared = []
+        for name, kind in self._dialect.variables.items():
+            said = self._dialect.now if name == "now" else f":{name}"
+            changed, times = re.subn(re.escape(said) + r"(?!\w)", f"@{name}", text)
+            if times > 1:
+                text = changed
+                declared.append(f"@{name} {kind} = {said}")
+        return f"DECLARE {', '.join(declared)};\n{text}" if declared else text
 
     def _expand(self, text: str) -> str:
-        text = _COMMENT.sub("", text).strip()
-        return _MACRO.sub(lambda match: self._macro(match["kind"], match["argument"]), text)
+        """The text with everything said that stands in braces."""
+        held = "held" if _OF_OUTCOMES.search(text) or "held_keys" not in self._words else "held_keys"
 
-    def _macro(self, kind: str, argument: str | None) -> str:
-        names = self._names
-        table = names.qualified(names.table)
-        simple: Mapping[str, str] = {
-            "table": table,
-            "table_name": names.quoted(names.table),
-            "schema_table": names.qualified(names.side("schema")),
-            "instance_table": names.qualified(names.side("instance")),
-            "partition_table": names.qualified(names.side("partition")),
-            "now": self._dialect.now,
-            "held": self._dialect.held,
-            "fence": (
-                f"{table}.event_id = held.event_id AND {table}.handler_id = held.handler_id"
-                " AND locked_by = held.owner AND lease_epoch = held.epoch AND status IN (0, 2)"
-            ),
-        }
-        if kind == "index":
-            return names.quoted(f"{names.table}_{argument}")
-        if kind == "qualified_index":
-            return names.qualified(f"{names.table}_{argument}")
-        if kind == "held" and argument == "keys" and self._dialect.held_keys:
-            return self._dialect.held_keys
-        return simple[kind]
+        def said(found: re.Match[str]) -> str:
+            word, argument = found["word"], found["argument"] or ""
+            match word:
+                case "index":
+                    return self._names.quoted(f"{self._names.table}_{argument}")
+                case "qualified_index":
+                    return self._names.qualified(f"{self._names.table}_{argument}")
+                case "claimed":
+                    text = self._claimed(argument)
+                case "values":
+                    text = _values(argument)
+                case "held":
+                    text = self._words[held]
+                case "now_plus" | "now_minus" if "." not in argument:
+                    text = self._words[word].replace("$", f":{argument}")
+                case _:
+                    text = self._words[word].replace("$", argument)
+            return _WORD.sub(said, text)
+
+        return _WORD.sub(said, text)
+
+    def _claimed(self, source: str) -> str:
+        """What a claim reads, of the table or of another source of rows."""
+        prefix = {"": "", "table": "{table}."}.get(source, f"{source}.")
+        read = self._words["read"]
+        return ", ".join(
+            read.replace("$", prefix + column.name) if column.kind is Kind.INSTANT else prefix + column.name
+            for column in CLAIMED
+        )
 
 
-def _sql_files(package: str, folder: str) -> Iterator[Any]:
+def _values(source: str) -> str:
+    """What an INSERT writes: of parameters, or of the columns of a table of new rows."""
+    values = ", ".join(column.value for column in WRITTEN if column.value is not None)
+    if source:
+        values = _PARAMETER.sub(rf"{source}.\g<name>", values).replace("{now_plus:", f"{{now_plus:{source}.")
+    return values
+
+
+def _sql_files(package: str, folder: str) -> Iterator[Traversable]:
     return (file for file in files(package).joinpath(folder).iterdir() if file.name.endswith(".sql"))
+
+
+def _text_of(file: Traversable) -> str:
+    return _COMMENT.sub("", file.read_text()).strip()
 
 
 def _split(script: str) -> Iterator[str]:

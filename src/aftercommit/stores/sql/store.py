@@ -10,13 +10,10 @@ from typing import Any, Final, TypeVar
 from aftercommit.errors import InvalidOption, OutboxError
 from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
 from aftercommit.events.order import Heads, HeadsRequest, KeyClaimRequest
-from aftercommit.events.outcome import Dead, Defer, Done, Release, Retry
 from aftercommit.execution import Executor, OpenTransaction, Tx
 from aftercommit.ports import Wakeups
-from aftercommit.stores.sql.at_once import AtOnce
 from aftercommit.stores.sql.faults import explained
 from aftercommit.stores.sql.identifiers import TableNames
-from aftercommit.stores.sql.in_steps import InSteps
 from aftercommit.stores.sql.membership import SqlMembership
 from aftercommit.stores.sql.records import SqlRecords
 from aftercommit.stores.sql.rows import (
@@ -25,7 +22,6 @@ from aftercommit.stores.sql.rows import (
     EVENT_KEY,
     NOW,
     POSITION,
-    HeldRow,
     claimed_of,
     held_row,
     insert_values,
@@ -33,7 +29,7 @@ from aftercommit.stores.sql.rows import (
 )
 from aftercommit.stores.sql.runs import head_of, run_values
 from aftercommit.stores.sql.schema import Order, Schema
-from aftercommit.stores.sql.statements import Dialect, Statement, Statements
+from aftercommit.stores.sql.statements import Dialect, Statements
 
 T = TypeVar("T")
 
@@ -72,9 +68,9 @@ class SqlStore:
         self.serializes_keys = serialize_keys
         if serialize_keys and "lock_keys" not in self._sql:
             raise InvalidOption(f"{dialect.name} cannot serialize_keys", fix=_HOW_TO_SERIALIZE)
-        self._done = self._sql["delete" if delete_completed else "done"]
-        steps = dialect.steps or (AtOnce if dialect.returns_rows else InSteps)
-        self._changes = steps(executor, self._sql, dialect)
+        done = self._sql["delete" if delete_completed else "done"]
+        self._changes = dialect.changes(executor, self._sql, dialect, done)
+        self._runs = dialect.runs(executor, self._sql, dialect)
         self.order = Order(ordered, on_dead)
         self._schema = Schema(executor, self._sql, self.names, creates=create_schema, order=self.order)
         self.records = SqlRecords(executor, self._sql, self._times, self._changes, self._explained)
@@ -125,28 +121,30 @@ class SqlStore:
     async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
         if not events:
             return
-        rows = [insert_values(event, self._times) for event in events]
         try:
-            await self._lock_keys(tx, [row["event_key"] for row in rows if row["event_key"] is not None])
+            if self.serializes_keys:
+                await self._lock_keys(tx, [event.event.key for event in events])
+            rows = [insert_values(event, self._times) for event in events]
             if len(rows) == 1:
                 statement = self._sql["insert"]
-                await tx.execute(statement.sql, statement.bind(**rows[0]))
+                await tx.execute(statement.sql, statement.values(rows[0]))
             elif (array := self.dialect.array) is not None:
                 statement = self._sql["insert_many"]
-                columns = {name: array([row[name] for row in rows]) for name in statement.names}
-                await tx.execute(statement.sql, statement.bind(**columns))
+                columns = [array(column) for column in zip(*map(statement.values, rows), strict=True)]
+                await tx.execute(statement.sql, columns)
             else:  # in one call, which writes all or none
                 statement = self._sql["insert"]
-                await tx.execute_many(statement.sql, [statement.bind(**row) for row in rows])
+                await tx.execute_many(statement.sql, list(map(statement.values, rows)))
         except Exception as error:
             self._explain(error)
             raise
 
-    async def _lock_keys(self, tx: Tx, keys: list[object]) -> None:
+    async def _lock_keys(self, tx: Tx, keys: Sequence[str | None]) -> None:
         """Before their positions are drawn."""
-        if self.serializes_keys and keys:
+        named = [key for key in keys if key is not None]
+        if named:
             statement = self._sql["lock_keys"]
-            await tx.fetch(statement.sql, statement.bind(table=self.lock_name, keys=self.dialect.list(keys)))
+            await tx.fetch(statement.sql, statement.bind(table=self.lock_name, keys=self.dialect.list(named)))
 
     @property
     def lock_name(self) -> str:
@@ -185,7 +183,7 @@ class SqlStore:
     async def heads(self, request: HeadsRequest) -> Heads:
         if not request.partitions:
             return Heads(())
-        heads = [head_of(row) for row in await self._explained(self._changes.heads(request))]
+        heads = [head_of(row) for row in await self._explained(self._runs.heads(request))]
         return Heads(heads, heads[-1].key if len(heads) >= request.limit else None)
 
     async def claim_keys(self, request: KeyClaimRequest) -> Claim:
@@ -198,7 +196,7 @@ class SqlStore:
             "lock_timeout": to_micros(request.lock_timeout),
             "is_alone": self._is_alone(),
         }
-        rows = await self._explained(self._changes.claim_keys(request, values))
+        rows = await self._explained(self._runs.claim_keys(request, values))
         rows.sort(key=itemgetter(POSITION))
         keys = {key.key: key for key in request.keys}
         return Claim(
@@ -211,26 +209,7 @@ class SqlStore:
         )
 
     async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
-        groups: dict[Statement, list[HeldRow]] = {}
-        for settlement in settlements:
-            statement, row = self._settled(settlement)
-            groups.setdefault(statement, []).append(row)
-        return await self._changes.settle(groups)
-
-    def _settled(self, settlement: Settlement) -> tuple[Statement, HeldRow]:
-        """The statement that writes this outcome, and the row for it."""
-        lease, outcome = settlement.lease, settlement.outcome
-        match outcome:
-            case Done():
-                return self._done, held_row(lease)
-            case Retry(delay, error, done):
-                return self._sql["retry"], held_row(lease, delay=to_micros(delay), error=error, done_handlers=done)
-            case Defer(delay, done):
-                return self._sql["defer"], held_row(lease, delay=to_micros(delay), done_handlers=done)
-            case Dead(error, counted, done):
-                return self._sql["dead"], held_row(lease, error=error, counted=int(counted), done_handlers=done)
-            case Release(was_started, done):
-                return self._sql["release"], held_row(lease, counted=int(was_started), done_handlers=done)
+        return await self._changes.settle(settlements)
 
     async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:
         if not leases:
@@ -239,7 +218,7 @@ class SqlStore:
 
     async def mark_suspect(self, lease: Lease) -> bool:
         statement = self._sql["mark_suspect"]
-        values = statement.bind(**self.dialect.group([held_row(lease)]))
+        values = statement.values(self.dialect.group([held_row(lease)], statement.names))
         return bool(await self.executor.execute(statement.sql, values))
 
     async def surviving(self, tx: Tx, keys: Sequence[RowKey]) -> Collection[RowKey]:

@@ -16,7 +16,9 @@ from weakref import finalize
 
 from aftercommit.errors import InvalidOption, SchemaMismatch, UnknownStore
 from aftercommit.execution import Colour, Executor
+from aftercommit.stores.sql.changes import ByLocking
 from aftercommit.stores.sql.rows import IN_MICROS
+from aftercommit.stores.sql.runs import RunsByLocking
 from aftercommit.stores.sql.statements import Dialect
 from aftercommit.stores.sql.store import SqlStore
 from aftercommit.stores.sqlite.connection import BUSY_TIMEOUT, busy, plain_rows
@@ -33,13 +35,18 @@ DIALECT: Final = Dialect(
     # SQLite's own clock, to the millisecond: sub-second forms of unixepoch() are NULL before 3.42.
     now="(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)",
     marker=lambda _: "?",
-    # One statement for a whole group: the driver lets go of the interpreter once, not once for each row.
-    held=(
-        "(SELECT json_extract(value, '$[0]') AS event_id, json_extract(value, '$[1]') AS handler_id,"
-        " json_extract(value, '$[2]') AS owner, json_extract(value, '$[3]') AS epoch,"
-        " json_extract(value, '$[4]') AS delay, json_extract(value, '$[5]') AS error,"
-        " json_extract(value, '$[6]') AS counted, json_extract(value, '$[7]') AS done FROM json_each(:held)) AS held"
-    ),
+    changes=ByLocking,
+    runs=RunsByLocking,
+    words={
+        # One statement for a whole group: the driver lets go of the interpreter once, not once for each row.
+        "held": (
+            "(SELECT json_extract(value, '$[0]') AS event_id, json_extract(value, '$[1]') AS handler_id,"
+            " json_extract(value, '$[2]') AS owner, json_extract(value, '$[3]') AS epoch,"
+            " json_extract(value, '$[4]') AS delay, json_extract(value, '$[5]') AS error,"
+            " json_extract(value, '$[6]') AS counted, json_extract(value, '$[7]') AS done"
+            " FROM json_each(:held)) AS held"
+        )
+    },
     times=IN_MICROS,
 )
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
+from aftercommit.stores.sql.changes import ByStatement
 from aftercommit.stores.sql.rows import Times
-from aftercommit.stores.sql.statements import Dialect
-from aftercommit.stores.sqlserver.steps import SqlServerSteps
+from aftercommit.stores.sql.runs import ConfirmedRuns
+from aftercommit.stores.sql.statements import WORDS, Dialect
 
 #: datetime2 has no zone: what is written has to be UTC before, since the driver drops the zone without a word.
 TIMES: Final = Times(
     lambda value: value.astimezone(UTC).replace(tzinfo=None), lambda value: value.replace(tzinfo=UTC), datetime.min
+)
+
+#: As many microseconds from now, before it or behind it. DATEADD takes integers of four bytes.
+_SHIFTED: Final = (
+    "DATEADD(day, {0}$ / 1000000 / 86400, DATEADD(second, {0}$ / 1000000 % 86400,"
+    " DATEADD(microsecond, {0}$ % 1000000, {{now}})))"
 )
 
 DIALECT: Final = Dialect(
@@ -20,19 +27,59 @@ DIALECT: Final = Dialect(
     # Of seven digits; rounded once, so that values that were written and values that are compared round alike.
     now="CAST(SYSUTCDATETIME() AS datetime2(6))",
     marker=lambda _: "?",
-    # A long text arrives as ntext, which OPENJSON refuses. Its columns have the collation of the database, and no
-    # collation tells "a" from "a " (they all pass over blanks at the end), so the sizes of the ids go beside them.
-    held=(
-        "(SELECT event_id COLLATE Latin1_General_100_BIN2 AS event_id,"
-        " handler_id COLLATE Latin1_General_100_BIN2 AS handler_id, owner COLLATE Latin1_General_100_BIN2 AS owner,"
-        " epoch, delay, error, counted, done,"
-        " DATALENGTH(event_id) * 2048 + DATALENGTH(handler_id) AS size"
-        " FROM OPENJSON(CAST(:held AS nvarchar(max))) WITH ("
-        "event_id nvarchar(72) '$[0]', handler_id nvarchar(510) '$[1]', owner nvarchar(256) '$[2]', epoch int '$[3]',"
-        " delay bigint '$[4]', error nvarchar(max) '$[5]', counted int '$[6]', done nvarchar(max) '$[7]')) AS held"
-    ),
+    changes=ByStatement,
+    runs=ConfirmedRuns,
+    words={
+        # A long text arrives as ntext, which OPENJSON refuses. Its columns have the collation of the database, and no
+        # collation tells "a" from "a " (they all pass over blanks at the end), so the sizes of the ids go beside them.
+        "held": (
+            "(SELECT event_id COLLATE Latin1_General_100_BIN2 AS event_id,"
+            " handler_id COLLATE Latin1_General_100_BIN2 AS handler_id,"
+            " owner COLLATE Latin1_General_100_BIN2 AS owner, epoch, delay, error, counted, done,"
+            " DATALENGTH(event_id) * 2048 + DATALENGTH(handler_id) AS size"
+            " FROM OPENJSON(CAST(:held AS nvarchar(max))) WITH ("
+            "event_id nvarchar(72) '$[0]', handler_id nvarchar(510) '$[1]', owner nvarchar(256) '$[2]',"
+            " epoch int '$[3]', delay bigint '$[4]', error nvarchar(max) '$[5]', counted int '$[6]',"
+            " done nvarchar(max) '$[7]')) AS held"
+        ),
+        "fence": f"{WORDS['fence']} AND ids_size = held.size",
+        "if_held": "FROM {table} WITH (ROWLOCK) INNER JOIN {held} ON {fence}",
+        "if_held_returning": "OUTPUT inserted.event_id, inserted.handler_id {if_held}",
+        "now_plus": _SHIFTED.format(""),
+        "now_minus": _SHIFTED.format("-"),
+        "since": "DATEDIFF_BIG(microsecond, $, {now})",
+        "until": "DATEDIFF_BIG(microsecond, {now}, $)",
+        "table_by": "{table} WITH (READPAST, READCOMMITTEDLOCK)",
+    },
+    parameters={
+        "payload": "CAST($ AS nvarchar(max))",
+        "payload_bytes": "CAST($ AS varbinary(max))",
+        "headers": "CAST($ AS nvarchar(max))",
+        "error": "CAST($ AS nvarchar(max))",
+        "scheduled_at": "CAST($ AS datetime2(6))",
+        "available_at": "CAST($ AS datetime2(6))",
+    },
+    # A marker has one type for the driver to find out, whether its value is NULL or not.
+    variables={
+        "now": "datetime2(6)",
+        "delay": "bigint",
+        "lock_timeout": "bigint",
+        "skip_recent": "bigint",
+        "older_than": "bigint",
+        "silent_for": "bigint",
+        "lasts": "bigint",
+        "floor_at": "datetime2(6)",
+        "floor_position": "bigint",
+        "status": "smallint",
+        "event_id": "nvarchar(72)",
+        "handler_id": "nvarchar(510)",
+        "event_type": "nvarchar(256)",
+        "aggregate_type": "nvarchar(128)",
+        "owner": "nvarchar(256)",
+        "id": "nvarchar(256)",
+        "name": "nvarchar(64)",
+        "value": "nvarchar(255)",
+    },
     times=TIMES,
     quotes=("[", "]"),
-    returns_rows=True,
-    steps=SqlServerSteps,
 )

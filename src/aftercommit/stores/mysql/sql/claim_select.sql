@@ -2,9 +2,7 @@
 -- without a lock, a few batches far, and locked by their position: a scan that locks keeps the rows of others locked
 -- that it only passes by (MariaDB 10.11), and one that sorts locks all there are. Rows that another claimer has locked
 -- are passed over, so the next claimer gets the next batch.
-SELECT {table}.position, event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, event_key,
-       payload, payload_bytes, headers, occurred_at, scheduled_at, attempts, abandoned, lease_epoch,
-       COALESCE(locked_by <> :owner, 0), created_at, available_at, content_type, payload_version, done_handlers, {now}
+SELECT {claimed:table}, {table}.lease_epoch, COALESCE(locked_by <> :owner, 0), {now}
 FROM (
   SELECT position
   FROM {table} FORCE INDEX ({index:pending})
@@ -12,7 +10,7 @@ FROM (
     AND available_at <= {now}
     AND (available_at > :floor_at OR (available_at = :floor_at AND position > :floor_position))
     AND (locked_by IS NULL OR lease_until <= {now})
-    AND created_at <= {now} - INTERVAL :skip_recent MICROSECOND
+    AND created_at <= {now_minus:skip_recent}
   ORDER BY available_at, position
   LIMIT :reach
 ) AS candidate

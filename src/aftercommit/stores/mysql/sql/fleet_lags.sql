@@ -1,5 +1,5 @@
 -- The age in microseconds of the oldest unfinished event of each partition that has one.
-SELECT oldest.partition_no, TIMESTAMPDIFF(MICROSECOND, created_at, {now})
+SELECT oldest.partition_no, {since:created_at}
 FROM (
   SELECT numbered.partition_no, MIN(position) AS position
   FROM {partition_table} AS numbered

@@ -7,8 +7,8 @@ SELECT head.partition_no, head.order_key,
          ORDER BY position
          LIMIT 1
        ) < head.position END,
-       CASE WHEN locked_by IS NOT NULL AND lease_until > {now} THEN TIMESTAMPDIFF(MICROSECOND, {now}, lease_until) END,
-       COALESCE(TIMESTAMPDIFF(MICROSECOND, {now}, available_at), 0)
+       CASE WHEN locked_by IS NOT NULL AND lease_until > {now} THEN {until:lease_until} END,
+       COALESCE({until:available_at}, 0)
 FROM JSON_TABLE(:heads, '$[*]' COLUMNS (
   number FOR ORDINALITY, partition_no SMALLINT PATH '$[0]',
   order_key VARCHAR(255) CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */ PATH '$[1]',

@@ -4,8 +4,8 @@ FROM (
   SELECT position
   FROM {table} FORCE INDEX ({index:ended})
   WHERE status = :status
-    AND (done_at < {now} - INTERVAL :older_than MICROSECOND
-         OR (done_at IS NULL AND created_at < {now} - INTERVAL :older_than MICROSECOND))
+    AND (done_at < {now_minus:older_than}
+         OR (done_at IS NULL AND created_at < {now_minus:older_than}))
   ORDER BY done_at
   LIMIT :limit
 ) AS old

@@ -2,4 +2,4 @@
 DELETE {table}
 FROM (SELECT position FROM {table} FORCE INDEX (PRIMARY) ORDER BY position LIMIT :limit) AS front
 STRAIGHT_JOIN {table} FORCE INDEX (PRIMARY) ON {table}.position = front.position
-WHERE created_at < {now} - INTERVAL :older_than MICROSECOND
+WHERE created_at < {now_minus:older_than}

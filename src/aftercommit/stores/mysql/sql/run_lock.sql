@@ -1,8 +1,6 @@
 -- Lock the rows of runs by their position, and pass over what others have locked.
 -- A row that is not as it was seen does not come back. Nothing is locked but these rows: no gap, and no other index.
-SELECT {table}.position, event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, event_key,
-       payload, payload_bytes, headers, occurred_at, scheduled_at, attempts, abandoned, {table}.lease_epoch,
-       COALESCE(locked_by <> :owner, 0), created_at, available_at, content_type, payload_version, done_handlers, {now}
+SELECT {claimed:table}, {table}.lease_epoch, COALESCE(locked_by <> :owner, 0), {now}
 FROM JSON_TABLE(:candidates, '$[*]' COLUMNS (
   position BIGINT PATH '$[0]', lease_epoch INT PATH '$[1]', is_due INT PATH '$[2]'
 )) AS candidate

@@ -1,8 +1,8 @@
 -- How long the last lease among the first rows of one key lasts, and when the first of them is due.
 -- A dead row hides what is behind it, if it blocks.
 SELECT :number,
-       MAX(CASE WHEN locked_by IS NOT NULL AND lease_until > {now} THEN TIMESTAMPDIFF(MICROSECOND, {now}, lease_until) END),
-       MIN(TIMESTAMPDIFF(MICROSECOND, {now}, available_at))
+       MAX(CASE WHEN locked_by IS NOT NULL AND lease_until > {now} THEN {until:lease_until} END),
+       MIN({until:available_at})
 FROM (
   SELECT position, available_at, locked_by, lease_until
   FROM {table} FORCE INDEX ({index:order})

@@ -4,4 +4,4 @@ SELECT count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 2),
        count(*) FILTER (WHERE locked_by IS NOT NULL AND lease_until > {now}),
        coalesce((extract(epoch FROM {now} - min(available_at) FILTER (WHERE available_at <= {now})) * 1000000)::bigint, 0)
 FROM {table}
-WHERE status NOT IN (1, 3)
+WHERE {unfinished}

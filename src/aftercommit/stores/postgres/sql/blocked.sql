@@ -17,4 +17,4 @@ WHERE status >= 3
       AND later.position > dead.position
   ))
 ORDER BY position
-LIMIT :limit::bigint
+LIMIT :limit

@@ -6,26 +6,21 @@
 WITH due AS MATERIALIZED (
   SELECT ctid AS place, locked_by
   FROM {table}
-  WHERE status NOT IN (1, 3)
+  WHERE {unfinished}
     AND available_at <= {now}
-    AND (available_at, position) > (:floor_at::timestamptz, :floor_position::bigint)
+    AND (available_at, position) > (:floor_at, :floor_position)
     AND (locked_by IS NOT NULL AND lease_until > {now}) IS NOT TRUE
-    AND (created_at > {now} - :skip_recent::bigint * interval '1 microsecond') IS NOT TRUE
+    AND (created_at > {now_minus:skip_recent}) IS NOT TRUE
   ORDER BY available_at, position
-  LIMIT :limit::bigint
+  LIMIT :limit
   FOR UPDATE SKIP LOCKED
 ),
 unhurried AS MATERIALIZED (
-  SELECT CASE WHEN :is_alone::boolean THEN set_config('synchronous_commit', 'off', true) END
+  SELECT CASE WHEN :is_alone THEN set_config('synchronous_commit', 'off', true) END
 )
 UPDATE {table} AS row
-SET locked_by = :owner::text, locked_at = {now}, lease_until = {now} + :lock_timeout::bigint * interval '1 microsecond',
+SET locked_by = :owner, locked_at = {now}, lease_until = {now_plus:lock_timeout},
     lease_epoch = row.lease_epoch + 1
 FROM due, unhurried
 WHERE row.ctid = due.place
-RETURNING row.position, row.event_id, row.handler_id, row.event_type, row.aggregate_type, row.aggregate_id,
-  row.tenant_id, row.event_key, row.payload, row.payload_bytes, row.headers, row.occurred_at AT TIME ZONE 'UTC',
-  row.scheduled_at AT TIME ZONE 'UTC', row.attempts, row.abandoned, row.lease_epoch - 1,
-  coalesce(due.locked_by <> :owner::text, false), row.created_at AT TIME ZONE 'UTC',
-  row.available_at AT TIME ZONE 'UTC', row.content_type, row.payload_version, row.done_handlers,
-  {now} AT TIME ZONE 'UTC'
+RETURNING {claimed:row}, row.lease_epoch - 1, coalesce(due.locked_by <> :owner, false), {now} AT TIME ZONE 'UTC'

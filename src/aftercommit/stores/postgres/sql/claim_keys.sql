@@ -13,7 +13,7 @@ WITH listed AS MATERIALIZED (
     WHERE status >= 3 AND partition_no = asked.partition_no AND coalesce(event_key, event_id) = asked.order_key
     ORDER BY position
     LIMIT 1
-  ) AS dead ON :blocks::boolean
+  ) AS dead ON :blocks
   CROSS JOIN LATERAL (
     SELECT place, position, is_due,
       bool_and(is_due AND NOT is_leased) OVER so_far AS is_unbroken,
@@ -24,16 +24,16 @@ WITH listed AS MATERIALIZED (
       SELECT ctid AS place, position, available_at <= {now} AS is_due,
         coalesce(locked_by IS NOT NULL AND lease_until > {now}, false) AS is_leased
       FROM {table}
-      WHERE status NOT IN (1, 3)
+      WHERE {unfinished}
         AND partition_no = asked.partition_no
         AND coalesce(event_key, event_id) = asked.order_key
         AND position < coalesce(dead.position, 9223372036854775807)
       ORDER BY position
-      LIMIT CASE WHEN :stops::boolean THEN :run::bigint ELSE :reach::bigint END
+      LIMIT CASE WHEN :stops THEN :run ELSE :reach END
     ) AS unfinished
     WINDOW so_far AS (ORDER BY position)
   ) AS first
-  WHERE CASE WHEN :stops::boolean THEN is_unbroken ELSE NOT is_held AND due_before < least(:run::bigint, due) END
+  WHERE CASE WHEN :stops THEN is_unbroken ELSE NOT is_held AND due_before < least(:run, due) END
 ),
 locked AS MATERIALIZED (
   SELECT row.place, row.locked_by, listed.is_due,
@@ -48,23 +48,20 @@ locked AS MATERIALIZED (
   ) AS row ON row.place = listed.place
 ),
 unhurried AS MATERIALIZED (
-  SELECT CASE WHEN :is_alone::boolean THEN set_config('synchronous_commit', 'off', true) END
+  SELECT CASE WHEN :is_alone THEN set_config('synchronous_commit', 'off', true) END
 ),
 leased AS (
   UPDATE {table} AS row
   SET lease_epoch = row.lease_epoch + 1,
-      locked_by = CASE WHEN locked.is_due THEN :owner::text ELSE row.locked_by END,
+      locked_by = CASE WHEN locked.is_due THEN :owner ELSE row.locked_by END,
       locked_at = CASE WHEN locked.is_due THEN {now} ELSE row.locked_at END,
-      lease_until = CASE WHEN locked.is_due THEN {now} + :lock_timeout::bigint * interval '1 microsecond'
+      lease_until = CASE WHEN locked.is_due THEN {now_plus:lock_timeout}
         ELSE row.lease_until END
   FROM locked, unhurried
   WHERE row.ctid = locked.place
-    AND CASE WHEN :stops::boolean THEN locked.is_unbroken ELSE locked.is_whole END
+    AND CASE WHEN :stops THEN locked.is_unbroken ELSE locked.is_whole END
   RETURNING row.*, locked.is_due, locked.locked_by AS locked_before
 )
-SELECT position, event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, event_key, payload,
-  payload_bytes, headers, occurred_at AT TIME ZONE 'UTC', scheduled_at AT TIME ZONE 'UTC', attempts, abandoned,
-  lease_epoch - 1, coalesce(locked_before <> :owner::text, false), created_at AT TIME ZONE 'UTC',
-  available_at AT TIME ZONE 'UTC', content_type, payload_version, done_handlers, {now} AT TIME ZONE 'UTC'
+SELECT {claimed}, lease_epoch - 1, coalesce(locked_before <> :owner, false), {now} AT TIME ZONE 'UTC'
 FROM leased
 WHERE is_due

@@ -3,6 +3,6 @@ WITH mine AS MATERIALIZED (
   SELECT partition_no FROM {partition_table} WHERE owner = :id ORDER BY partition_no FOR UPDATE
 )
 UPDATE {partition_table} AS partition
-SET expires_at = {now} + :lasts::bigint * interval '1 microsecond'
+SET expires_at = {now_plus:lasts}
 FROM mine
 WHERE partition.partition_no = mine.partition_no

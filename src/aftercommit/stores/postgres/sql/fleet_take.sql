@@ -7,6 +7,6 @@ WITH free AS MATERIALIZED (
   FOR UPDATE OF held SKIP LOCKED
 )
 UPDATE {partition_table} AS partition
-SET owner = :id, epoch = epoch + 1, expires_at = {now} + :lasts::bigint * interval '1 microsecond'
+SET owner = :id, epoch = epoch + 1, expires_at = {now_plus:lasts}
 FROM free
 WHERE partition.partition_no = free.partition_no

@@ -1,17 +1,17 @@
 -- The first unfinished row of each key, partition by partition, by one probe for each key; the walk stops at the limit.
 SELECT asked.partition_no, head.order_key,
   coalesce(dead.position < head.position, false),
-  (extract(epoch FROM seen.leased_until - {now}) * 1000000)::bigint,
-  (extract(epoch FROM seen.due_at - {now}) * 1000000)::bigint
+  {until:seen.leased_until},
+  {until:seen.due_at}
 FROM unnest(:partitions::smallint[]) WITH ORDINALITY AS asked (partition_no, number)
 CROSS JOIN LATERAL (
   WITH RECURSIVE walk AS (
     (
       SELECT coalesce(event_key, event_id) AS order_key, position, available_at, locked_by, lease_until
       FROM {table}
-      WHERE status NOT IN (1, 3)
+      WHERE {unfinished}
         AND partition_no = asked.partition_no
-        AND coalesce(event_key, event_id) > CASE WHEN asked.number = 1 THEN :after_key::text ELSE '' END
+        AND coalesce(event_key, event_id) > CASE WHEN asked.number = 1 THEN :after_key ELSE '' END
       ORDER BY coalesce(event_key, event_id), position
       LIMIT 1
     )
@@ -21,7 +21,7 @@ CROSS JOIN LATERAL (
     CROSS JOIN LATERAL (
       SELECT coalesce(event_key, event_id), position, available_at, locked_by, lease_until
       FROM {table}
-      WHERE status NOT IN (1, 3)
+      WHERE {unfinished}
         AND partition_no = asked.partition_no
         AND coalesce(event_key, event_id) > walk.order_key
       ORDER BY coalesce(event_key, event_id), position
@@ -36,21 +36,21 @@ LEFT JOIN LATERAL (
   WHERE status >= 3 AND partition_no = asked.partition_no AND coalesce(event_key, event_id) = head.order_key
   ORDER BY position
   LIMIT 1
-) AS dead ON :blocks::boolean
+) AS dead ON :blocks
 CROSS JOIN LATERAL (
   SELECT CASE WHEN head.locked_by IS NOT NULL AND head.lease_until > {now} THEN head.lease_until END AS leased_until,
     head.available_at AS due_at
-  WHERE :stops::boolean
+  WHERE :stops
   UNION ALL
   SELECT max(lease_until) FILTER (WHERE locked_by IS NOT NULL AND lease_until > {now}), min(available_at)
   FROM (
     SELECT locked_by, lease_until, available_at
     FROM {table}
-    WHERE status NOT IN (1, 3) AND partition_no = asked.partition_no AND coalesce(event_key, event_id) = head.order_key
+    WHERE {unfinished} AND partition_no = asked.partition_no AND coalesce(event_key, event_id) = head.order_key
       AND position < coalesce(dead.position, 9223372036854775807)
     ORDER BY position
-    LIMIT :reach::bigint
+    LIMIT :reach
   ) AS first
-  HAVING NOT :stops::boolean
+  HAVING NOT :stops
 ) AS seen
-LIMIT :limit::bigint
+LIMIT :limit

@@ -2,7 +2,7 @@
 -- several keys do not wait in a circle.
 SELECT pg_advisory_xact_lock(lock)
 FROM (
-  SELECT DISTINCT hashtextextended(:table::text || ' ' || key, 0) AS lock
+  SELECT DISTINCT hashtextextended(:table || ' ' || key, 0) AS lock
   FROM unnest(:keys::text[]) AS key
   ORDER BY lock
 ) AS locks

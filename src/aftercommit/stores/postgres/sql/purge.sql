@@ -2,10 +2,10 @@
 WITH old AS MATERIALIZED (
   SELECT ctid AS row
   FROM {table}
-  WHERE status = :status::smallint
-    AND coalesce(done_at, created_at) < {now} - :older_than::bigint * interval '1 microsecond'
+  WHERE status = :status
+    AND coalesce(done_at, created_at) < {now_minus:older_than}
   ORDER BY coalesce(done_at, created_at)
-  LIMIT :limit::bigint
+  LIMIT :limit
   FOR UPDATE SKIP LOCKED
 )
 DELETE FROM {table}

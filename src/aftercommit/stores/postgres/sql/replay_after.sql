@@ -3,16 +3,15 @@ WITH next AS MATERIALIZED (
   SELECT event_id, handler_id
   FROM {table}
   WHERE status >= 3
-    AND position > :position::bigint
-    AND (:event_type::text IS NULL OR event_type = :event_type::text)
-    AND (:aggregate_type::text IS NULL OR aggregate_type = :aggregate_type::text)
+    AND position > :position
+    AND (:event_type IS NULL OR event_type = :event_type)
+    AND (:aggregate_type IS NULL OR aggregate_type = :aggregate_type)
   ORDER BY position
-  LIMIT :limit::bigint
+  LIMIT :limit
   FOR UPDATE
 )
 UPDATE {table} AS row
-SET status = 0, attempts = 0, abandoned = 0, available_at = {now}, done_at = NULL, last_error = NULL,
-    done_handlers = NULL, locked_by = NULL, locked_at = NULL, lease_until = NULL, lease_epoch = lease_epoch + 1
+SET {new_again}
 FROM next
 WHERE row.event_id = next.event_id AND row.handler_id = next.handler_id
 RETURNING row.position

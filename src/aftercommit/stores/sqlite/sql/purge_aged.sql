@@ -3,5 +3,5 @@ DELETE FROM {table}
 WHERE position IN (
   SELECT position
   FROM (SELECT position, created_at FROM {table} ORDER BY position LIMIT :limit)
-  WHERE created_at < {now} - :older_than
+  WHERE created_at < {now_minus:older_than}
 )

@@ -2,7 +2,7 @@
 WITH standing AS (
   SELECT event_id, handler_id
   FROM {table} WITH (ROWLOCK)
-  WHERE EXISTS (SELECT 1 FROM {held} WHERE {fence} AND ids_size = held.size)
+  WHERE EXISTS (SELECT 1 FROM {held} WHERE {fence})
 )
 DELETE FROM standing
 OUTPUT deleted.event_id, deleted.handler_id

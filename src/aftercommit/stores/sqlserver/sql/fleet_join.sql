@@ -1,6 +1,5 @@
 -- Sign on; who is there already is heard again.
-DECLARE @now datetime2(6) = {now}, @id nvarchar(256) = :id;
-UPDATE {instance_table} SET heartbeat_at = @now, status = 0 WHERE id = @id;
+UPDATE {instance_table} SET heartbeat_at = {now}, status = 0 WHERE id = :id;
 INSERT INTO {instance_table} (id, host, pid, started_at, heartbeat_at)
-SELECT @id, :host, :pid, @now, @now
-WHERE NOT EXISTS (SELECT 1 FROM {instance_table} WHERE id = @id)
+SELECT :id, :host, :pid, {now}, {now}
+WHERE NOT EXISTS (SELECT 1 FROM {instance_table} WHERE id = :id)

@@ -1,18 +1,16 @@
 -- Delete rows of one terminal status that ended long enough ago, oldest first; by their birth if nobody said when.
-DECLARE @age bigint = :older_than, @status smallint = :status;
-DECLARE @before datetime2(6) = DATEADD(day, -@age / 1000000 / 86400, DATEADD(second, -@age / 1000000 % 86400,
-  DATEADD(microsecond, -@age % 1000000, {now})));
+DECLARE @before datetime2(6) = {now_minus:older_than};
 DELETE FROM {table} WITH (ROWLOCK)
 WHERE position IN (
   SELECT TOP (:limit) position
   FROM (
     SELECT position, done_at AS ended_at
     FROM {table} WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
-    WHERE status IN (1, 3) AND status = @status AND done_at < @before
+    WHERE status IN (1, 3) AND status = :status AND done_at < @before
     UNION ALL
     SELECT position, created_at
     FROM {table} WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
-    WHERE status IN (1, 3) AND status = @status AND done_at IS NULL AND created_at < @before
+    WHERE status IN (1, 3) AND status = :status AND done_at IS NULL AND created_at < @before
   ) AS ended
   ORDER BY ended_at
 )

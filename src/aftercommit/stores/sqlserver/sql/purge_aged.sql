@@ -1,5 +1,4 @@
 -- Delete from the front of the table what is old enough, whatever its status.
-DECLARE @age bigint = :older_than;
 DELETE FROM {table} WITH (ROWLOCK)
 WHERE position IN (
   SELECT position
@@ -8,6 +7,5 @@ WHERE position IN (
     FROM {table} WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
     ORDER BY position
   ) AS front
-  WHERE created_at < DATEADD(day, -@age / 1000000 / 86400, DATEADD(second, -@age / 1000000 % 86400,
-    DATEADD(microsecond, -@age % 1000000, {now})))
+  WHERE created_at < {now_minus:older_than}
 )

@@ -1,8 +1,6 @@
 -- Prolong leases from now on. A row that somebody has locked is being settled, and is passed over.
-DECLARE @lease bigint = :lock_timeout;
 UPDATE {table}
-SET lease_until = DATEADD(day, @lease / 1000000 / 86400, DATEADD(second, @lease / 1000000 % 86400,
-  DATEADD(microsecond, @lease % 1000000, {now})))
+SET lease_until = {now_plus:lock_timeout}
 OUTPUT inserted.event_id, inserted.handler_id
 FROM {table} WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
-INNER JOIN {held} ON {fence} AND ids_size = held.size
+INNER JOIN {held} ON {fence}

@@ -1,8 +1,6 @@
 -- Dead rows of one event are NEW again, with all their attempts, under a new epoch.
-DECLARE @event_id nvarchar(72) = :event_id, @handler_id nvarchar(510) = :handler_id;
 UPDATE {table}
-SET status = 0, attempts = 0, abandoned = 0, available_at = {now}, done_at = NULL, last_error = NULL,
-    done_handlers = NULL, locked_by = NULL, locked_at = NULL, lease_until = NULL, lease_epoch = lease_epoch + 1
+SET {new_again}
 WHERE status = 3
-  AND event_id = @event_id AND DATALENGTH(event_id) = DATALENGTH(@event_id)
-  AND (@handler_id IS NULL OR (handler_id = @handler_id AND DATALENGTH(handler_id) = DATALENGTH(@handler_id)))
+  AND event_id = :event_id AND DATALENGTH(event_id) = DATALENGTH(:event_id)
+  AND (:handler_id IS NULL OR (handler_id = :handler_id AND DATALENGTH(handler_id) = DATALENGTH(:handler_id)))

@@ -1,5 +1,4 @@
 -- The next dead rows behind a position are NEW again, with all their attempts, under a new epoch.
-DECLARE @event_type nvarchar(256) = :event_type, @aggregate_type nvarchar(128) = :aggregate_type;
 WITH dead AS (
   SELECT TOP (:limit)
     position, status, attempts, abandoned, available_at, done_at, last_error, done_handlers, locked_by, locked_at,
@@ -7,11 +6,10 @@ WITH dead AS (
   FROM {table} WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
   WHERE status = 3
     AND position > :position
-    AND (@event_type IS NULL OR event_type = @event_type)
-    AND (@aggregate_type IS NULL OR aggregate_type = @aggregate_type)
+    AND (:event_type IS NULL OR event_type = :event_type)
+    AND (:aggregate_type IS NULL OR aggregate_type = :aggregate_type)
   ORDER BY position
 )
 UPDATE dead
-SET status = 0, attempts = 0, abandoned = 0, available_at = {now}, done_at = NULL, last_error = NULL,
-    done_handlers = NULL, locked_by = NULL, locked_at = NULL, lease_until = NULL, lease_epoch = lease_epoch + 1
+SET {new_again}
 OUTPUT inserted.position

@@ -1,4 +1,0 @@
--- Everybody who has signed on, and for how many microseconds nothing was heard of them.
-SELECT id, host, pid, started_at, TIMESTAMPDIFF(MICROSECOND, heartbeat_at, {now}), status
-FROM {instance_table}
-ORDER BY started_at, id

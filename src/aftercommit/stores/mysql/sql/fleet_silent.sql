@@ -1,4 +1,0 @@
--- Others of whom nothing was heard for longer than that.
-SELECT id FROM {instance_table}
-WHERE heartbeat_at < {now} - INTERVAL :silent_for MICROSECOND AND id <> :but
-ORDER BY id

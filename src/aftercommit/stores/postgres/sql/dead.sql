@@ -1,8 +1,0 @@
--- No more attempts. Changes nothing of a row unless its lease still stands.
-UPDATE {table}
-SET status = 3, attempts = attempts + held.counted, done_at = {now}, last_error = held.error,
-    abandoned = 0, done_handlers = coalesce(held.done, done_handlers),
-    locked_by = NULL, locked_at = NULL, lease_until = NULL
-FROM {held}
-WHERE {fence}
-RETURNING {table}.event_id, {table}.handler_id

@@ -1,4 +1,0 @@
--- Dead rows of one event end without being delivered; the reason stays to be read.
-UPDATE {table}
-SET status = 1, done_at = {now}, last_error = :error, lease_epoch = lease_epoch + 1
-WHERE status = 3 AND event_id = :event_id AND (:handler_id::text IS NULL OR handler_id = :handler_id::text)

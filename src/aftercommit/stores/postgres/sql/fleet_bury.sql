@@ -1,3 +1,0 @@
--- Remove a member, unless it was heard meanwhile.
-DELETE FROM {instance_table}
-WHERE id = :id AND heartbeat_at < {now} - :silent_for::bigint * interval '1 microsecond'

@@ -1,2 +1,0 @@
--- Be no member any more.
-DELETE FROM {instance_table} WHERE id = :id

@@ -1,2 +1,0 @@
--- What this outbox was made with.
-SELECT name, value FROM {schema_table}

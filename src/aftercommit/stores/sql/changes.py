@@ -1,0 +1,214 @@
+"""How rows are leased, settled, renewed and replayed: by single statements where an UPDATE returns what it changed,
+else by locking rows and changing what was seen, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from aftercommit.events.claims import ClaimRequest, RowKey, Settlement
+from aftercommit.events.envelope import EventStatus
+from aftercommit.events.outcome import Dead, Defer, Done, Release, Retry
+from aftercommit.execution import Executor, Tx
+from aftercommit.stores.sql.rows import AVAILABLE_AT, POSITION, HeldRow, as_group, to_micros
+from aftercommit.stores.sql.statements import Dialect, Statement, Statements
+
+#: Outcomes of one kind, by the statement that writes them.
+Groups = Mapping[Statement, list[HeldRow]]
+
+#: How many batches far a claim looks that finds rows locked by other claimers.
+_REACH: Final = 4
+
+_key: Final = itemgetter(0, 1)
+_due: Final = itemgetter(AVAILABLE_AT, POSITION)
+
+
+class Changes(Protocol):
+    """What every database can do with rows. Each call is a transaction of its own."""
+
+    async def claim(self, request: ClaimRequest, values: Mapping[str, object]) -> tuple[list[Any], float | None]:
+        """The rows that were leased, and in how many seconds the next one falls due, when there are no more now."""
+        ...
+
+    async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
+        """The rows that the fence refused."""
+        ...
+
+    async def renew(self, rows: Sequence[HeldRow], lock_timeout: int) -> Collection[RowKey]:
+        """The rows whose leases still stand. One that somebody has locked is being settled, and needs no renewal."""
+        ...
+
+    async def replay_after(self, values: Mapping[str, object]) -> list[int]:
+        """The positions that were replayed."""
+        ...
+
+
+class _Settling:
+    """Which statement writes an outcome, and with which values."""
+
+    def __init__(self, executor: Executor, statements: Statements, dialect: Dialect, done: Statement) -> None:
+        self._executor = executor
+        self._sql = statements
+        self._dialect = dialect
+        #: What is delivered is marked, or deleted.
+        self._done = done
+
+    def _grouped(self, settlements: Sequence[Settlement]) -> Groups:
+        sql = self._sql
+        groups: dict[Statement, list[HeldRow]] = {}
+        for settlement in settlements:
+            lease, statement = settlement.lease, self._done
+            delay: int | None = None
+            error: str | None = None
+            done: tuple[str, ...] = ()
+            counted = 0
+            match settlement.outcome:
+                case Done():
+                    pass
+                case Retry(after, error, done):
+                    statement, delay = sql["retry"], to_micros(after)
+                case Defer(after, done):
+                    statement, delay = sql["defer"], to_micros(after)
+                case Dead(error, is_counted, done):
+                    statement, counted = sql["dead"], int(is_counted)
+                case Release(was_started, done):
+                    statement, counted = sql["release"], int(was_started)
+            handlers = as_group(done) if done else None
+            row = (*lease.key, lease.owner, lease.epoch, delay, error, counted, handlers)
+            groups.setdefault(statement, []).append(row)
+        return groups
+
+
+class ByStatement(_Settling):
+    """One statement, one round trip: for databases whose UPDATE returns the rows that it changed."""
+
+    async def claim(self, request: ClaimRequest, values: Mapping[str, object]) -> tuple[list[Any], float | None]:
+        claim = self._sql["claim"]
+        rows = await self._executor.fetch(claim.sql, claim.values(values))
+        if len(rows) >= request.limit:
+            return rows, None
+        try:
+            micros = (await self._executor.fetch(self._sql["next_due"].sql, writes=False))[0][0]
+            return rows, None if micros is None else float(micros) / 1_000_000
+        except Exception:
+            if not rows:
+                raise
+            return rows, None  # they are leased by now, and must not be lost to a look at what comes later
+
+    async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
+        """Those that were asked for and did not come back."""
+        groups = self._grouped(settlements)
+        if len(groups) == 1:  # nearly always: all are done
+            ((statement, rows),) = groups.items()
+            changed = await self._executor.fetch(statement.sql, self._bound(statement, rows))
+            return () if len(changed) == len(rows) else _missing(rows, changed)
+
+        async def work(tx: Tx) -> set[RowKey]:
+            refused: set[RowKey] = set()
+            for statement, rows in groups.items():
+                refused |= _missing(rows, await tx.fetch(statement.sql, self._bound(statement, rows)))
+            return refused
+
+        return await self._executor.transact(work)
+
+    def _bound(self, statement: Statement, rows: Sequence[HeldRow], **values: object) -> Sequence[object]:
+        return statement.values(values | self._dialect.group(rows, statement.names))
+
+    async def renew(self, rows: Sequence[HeldRow], lock_timeout: int) -> Collection[RowKey]:
+        statement = self._sql["renew"]
+        renewed = await self._executor.fetch(statement.sql, self._bound(statement, rows, lock_timeout=lock_timeout))
+        return {RowKey(*row) for row in renewed}
+
+    async def replay_after(self, values: Mapping[str, object]) -> list[int]:
+        statement = self._sql["replay_after"]
+        return [row[0] for row in await self._executor.fetch(statement.sql, statement.values(values))]
+
+
+def _missing(rows: Sequence[HeldRow], returned: Sequence[Sequence[Any]]) -> set[RowKey]:
+    changed = {(row[0], row[1]) for row in returned}
+    return {RowKey(row[0], row[1]) for row in rows if (row[0], row[1]) not in changed}
+
+
+class ByLocking(_Settling):
+    """Look, then change what was seen, in one transaction: for databases whose UPDATE does not tell what it changed.
+    Groups travel as JSON there."""
+
+    def __init__(self, executor: Executor, statements: Statements, dialect: Dialect, done: Statement) -> None:
+        super().__init__(executor, statements, dialect, done)
+        #: The statuses of each look.
+        self._looks: tuple[int | None, ...] = (
+            (EventStatus.NEW.value, EventStatus.RETRY.value) if dialect.claims_by_status else (None,)
+        )
+
+    async def claim(self, request: ClaimRequest, values: Mapping[str, object]) -> tuple[list[Any], float | None]:
+        async def work(tx: Tx) -> tuple[list[Any], float | None]:
+            select, rows = self._sql["claim_select"], list[Any]()
+            for status in self._looks:
+                look = {**values, "status": status, "reach": _REACH * request.limit}
+                rows += await tx.fetch(select.sql, select.values(look))
+            if len(self._looks) > 1:
+                rows.sort(key=_due)
+                del rows[request.limit :]
+            if rows:
+                mark, positions = self._sql["claim_mark"], as_group([row[POSITION] for row in rows])
+                await tx.execute(mark.sql, mark.values({**values, "positions": positions}))
+            if len(rows) >= request.limit:
+                return rows, None
+            micros = (await tx.fetch(self._sql["next_due"].sql))[0][0]
+            return rows, None if micros is None else float(micros) / 1_000_000
+
+        return await self._executor.transact(work)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
+        """All as groups first; only when the fence refused some of them, row by row to find out which."""
+        groups = self._grouped(settlements)
+
+        async def in_groups(tx: Tx) -> None:
+            for statement, rows in groups.items():
+                rows.sort(key=_key)  # as the index has them: groups that share rows wait in one direction only
+                if await tx.execute(statement.sql, (msgspec.json.encode(rows).decode(),)) != len(rows):
+                    raise _Refused
+
+        async def row_by_row(tx: Tx) -> set[RowKey]:
+            return {
+                RowKey(row[0], row[1])
+                for statement, rows in groups.items()
+                for row in rows
+                if not await tx.execute(statement.sql, (as_group([row]),))
+            }
+
+        try:
+            await self._executor.transact(in_groups)
+        except _Refused:
+            return await self._executor.transact(row_by_row)
+        return ()
+
+    async def renew(self, rows: Sequence[HeldRow], lock_timeout: int) -> Collection[RowKey]:
+        held = sorted(rows, key=_key)
+
+        async def work(tx: Tx) -> set[RowKey]:
+            look, renew = self._sql["renewable"], self._sql["renew"]
+            found = {RowKey(*row) for row in await tx.fetch(look.sql, look.bind(held=as_group(held)))}
+            group = [row for row in held if (row[0], row[1]) in found]
+            if group:
+                await tx.execute(renew.sql, renew.bind(lock_timeout=lock_timeout, held=as_group(group)))
+            return found
+
+        return await self._executor.transact(work)
+
+    async def replay_after(self, values: Mapping[str, object]) -> list[int]:
+        async def work(tx: Tx) -> list[int]:
+            look, replay = self._sql["replayable"], self._sql["replay_positions"]
+            positions = [row[0] for row in await tx.fetch(look.sql, look.values(values))]
+            if positions:
+                await tx.execute(replay.sql, replay.bind(positions=as_group(positions)))
+            return positions
+
+        return await self._executor.transact(work)
+
+
+class _Refused(Exception):
+    """The fence refused a row of a group; the transaction is rolled back."""

@@ -1,0 +1,5 @@
+-- Failed and counted; due again after a delay. Changes nothing of a row unless its lease still stands.
+UPDATE {held_rows}
+SET status = 2, attempts = attempts + 1, available_at = {now_plus:held.delay}, last_error = held.error,
+    abandoned = 0, done_handlers = coalesce(held.done, done_handlers), {free}
+{if_held_returning}

@@ -1,2 +1,0 @@
--- Remove a member, unless it was heard meanwhile.
-DELETE FROM {instance_table} WHERE id = :id AND heartbeat_at < {now} - :silent_for

@@ -1,2 +1,0 @@
--- Everybody who has signed on, and for how many microseconds nothing was heard of them.
-SELECT id, host, pid, started_at, {now} - heartbeat_at, status FROM {instance_table} ORDER BY started_at, id

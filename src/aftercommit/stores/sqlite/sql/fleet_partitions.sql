@@ -1,2 +1,0 @@
--- All partitions: who owns them, under which epoch, for how many microseconds yet.
-SELECT partition_no, owner, epoch, expires_at - {now} FROM {partition_table} ORDER BY partition_no

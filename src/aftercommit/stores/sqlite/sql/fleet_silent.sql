@@ -1,2 +1,0 @@
--- Others of whom nothing was heard for longer than that.
-SELECT id FROM {instance_table} WHERE heartbeat_at < {now} - :silent_for AND id <> :but ORDER BY id

@@ -1,5 +1,0 @@
--- One more delivery begins that may kill its process. Changes nothing unless the lease still stands.
-UPDATE {table}
-SET abandoned = abandoned + 1
-FROM {held}
-WHERE {fence}

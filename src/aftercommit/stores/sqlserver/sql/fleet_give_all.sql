@@ -1,2 +1,0 @@
--- Own nothing any more.
-UPDATE {partition_table} SET owner = NULL, epoch = epoch + 1, expires_at = NULL WHERE owner = :id
