@@ -290,7 +290,7 @@ class Engine:
 
     async def cluster(self) -> Cluster:
         await self._store.open()
-        membership = getattr(self._store, "membership", None)
+        membership = self._store.membership
         if membership is None:
             raise InvalidOption(f"{self._store!r} knows no fleet", fix="use a store that has a membership")
         return await cluster_of(membership, me=self.owner, stale_timeout=self._options.stale_timeout)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.testing import StoreHooks
 from tests.stores.kit import alter, read, run_in, store_at
 

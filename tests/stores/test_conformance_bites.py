@@ -14,7 +14,7 @@ import pytest
 
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.outcome import Retry
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.stores.sqlite import target
 from aftercommit.testing import StoreConformance
 from aftercommit.testing.fidelity import HANDLERS

@@ -11,7 +11,7 @@ import pytest
 
 from aftercommit.events.claims import DeadFilter, Settlement, Undecodable
 from aftercommit.events.outcome import DONE, Dead, Retry
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.testing import StoreConformance

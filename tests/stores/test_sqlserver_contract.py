@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.sqlserver.target import _opener, _pyodbc, sqlserver_from_url
 from aftercommit.stores.sqlserver.url import address_of

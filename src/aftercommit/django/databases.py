@@ -13,7 +13,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from aftercommit.django.block import BlockExecutor, CursorLink, CursorTx
 from aftercommit.errors import InvalidOption, MissingDriver, UnknownStore
-from aftercommit.execution import Colour, Executor, Fault, Tx
+from aftercommit.ports import Colour, Tx
+from aftercommit.stores.sql.execution import Executor, Fault
 from aftercommit.stores.sql.statements import Dialect
 
 

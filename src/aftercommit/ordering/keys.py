@@ -11,7 +11,7 @@ from aftercommit.events.order import Head, HeadsRequest, HeadState, KeyClaimRequ
 from aftercommit.ordering.sweep import Sweep
 from aftercommit.polling.agenda import Calls
 from aftercommit.polling.due import Found, PollerOptions
-from aftercommit.ports import OrderedStore, Runtime
+from aftercommit.ports import EventStore, Runtime
 
 #: Heads that one look of a round passes by at most.
 PROBES: Final = 500
@@ -28,7 +28,7 @@ class LookByKey:
     def __init__(
         self,
         runtime: Runtime,
-        store: OrderedStore,
+        store: EventStore,
         calls: Calls,
         options: PollerOptions,
         *,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import Final
 
 from aftercommit.delivery.leases import Held
 from aftercommit.delivery.worker import OutboxDispatcher
@@ -20,7 +20,7 @@ from aftercommit.polling.agenda import Calls
 from aftercommit.polling.due import PollerOptions
 from aftercommit.polling.options import EngineOptions
 from aftercommit.polling.poller import OutboxPoller
-from aftercommit.ports import OrderedStore, Runtime
+from aftercommit.ports import EventStore, Membership, Runtime, Wakeups
 from aftercommit.service import Service
 
 #: A process that only writes owns nothing.
@@ -32,9 +32,9 @@ class Ordering:
     of rows, and partitions only spread the work."""
 
     def __init__(
-        self, runtime: Runtime, store: Any, meter: Meter, instance: Instance, options: EngineOptions, held: Held
+        self, runtime: Runtime, store: EventStore, meter: Meter, instance: Instance, options: EngineOptions, held: Held
     ) -> None:
-        if not isinstance(store, OrderedStore):
+        if not store.capabilities.keeps_order:
             raise InvalidOption(
                 f"ordered=True needs a store that claims in order, and {store!r} has no heads() and claim_keys()",
                 fix="leave ordered out, or use another store",
@@ -48,8 +48,8 @@ class Ordering:
         horizon = 2 * (options.max_poll_interval or options.poll_interval)
         self.calls = Calls(runtime, horizon=horizon, is_held=held.has, on_call=self._called_in)
         held.on_free = self.calls.free
-        self._fleet = self._fleet_of(runtime, getattr(store, "membership", None), instance)
-        self._announcer, self._listener = self._messengers(runtime, getattr(store, "wakeups", None), instance, meter)
+        self._fleet = self._fleet_of(runtime, store.membership, instance)
+        self._announcer, self._listener = self._messengers(runtime, store.wakeups, instance, meter)
 
     def connect(self, poller: OutboxPoller, dispatcher: OutboxDispatcher) -> None:
         """Who looks, and who lets go."""
@@ -64,7 +64,7 @@ class Ordering:
         if self._poller is not None:
             self._poller.wake()
 
-    def _fleet_of(self, runtime: Runtime, membership: Any, instance: Instance) -> Fleet | None:
+    def _fleet_of(self, runtime: Runtime, membership: Membership | None, instance: Instance) -> Fleet | None:
         if membership is None or not (self._options.delivers and self._options.poller_enabled):
             return None
         return Fleet(
@@ -80,7 +80,7 @@ class Ordering:
         )
 
     def _messengers(
-        self, runtime: Runtime, wakeups: Any, instance: Instance, meter: Meter
+        self, runtime: Runtime, wakeups: Wakeups | None, instance: Instance, meter: Meter
     ) -> tuple[Announcer | None, Listener | None]:
         if wakeups is None:
             return None, None

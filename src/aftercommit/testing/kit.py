@@ -10,7 +10,7 @@ from typing import Any
 from aftercommit.events.claims import Claim, Claimed, ClaimRequest, Lease, NewEvent, RowKey, Settlement
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.outcome import Outcome
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.runtime.threads import ThreadRuntime
 
 LEASE = timedelta(seconds=30)

@@ -24,6 +24,8 @@ from sqlalchemy.dialects.mysql import DATETIME
 from sqlalchemy.orm import registry
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from aftercommit.ports import SqlNames
+
 #: Seven thousand years in microseconds: the longest delay that ends before the last day of MySQL's calendar.
 _LONGEST_DELAY: Final = 220_903_200_000_000_000
 
@@ -77,7 +79,7 @@ def instant_type(database: str) -> TypeEngine[Any]:
     return DateTime(timezone=True) if database == "postgresql" else DATETIME(fsp=6)
 
 
-def event_table(names: Any, database: str, now: str) -> Table:
+def event_table(names: SqlNames, database: str, now: str) -> Table:
     """The columns that an INSERT names. `names` are the store's table and schema, `now` its clock."""
     at, from_now = instant_type(database), FromNow(database, now)
     position = [Column("position", BigInteger, primary_key=True)] if database == "mysql" else []

@@ -50,4 +50,6 @@ DIALECT: Final = MysqlDialect(
     quotes=("`", "`"),
     claims_by_status=True,
     steps=MysqlSteps,
+    name_sql="SELECT concat(coalesce(database(), 'no database'), ' at ', @@hostname)",
+    sqlalchemy=("mysql", "mariadb"),
 )

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from aftercommit.events.order import HeadsRequest, KeyClaimRequest, KeyRule, OrderKey
-from aftercommit.execution import Tx
+from aftercommit.ports import Tx
 from aftercommit.stores.sql.in_steps import InSteps
 from aftercommit.stores.sql.rows import as_group
 from aftercommit.stores.sql.runs import REACH, Candidate, rest_of

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from aftercommit.errors import OutboxError, SchemaMismatch, StoreBusy, StoreUnavailable, TransactionEnded
-from aftercommit.execution import Fault
+from aftercommit.stores.sql.execution import Fault
 from aftercommit.stores.sql.statements import Dialect
 
 
@@ -60,6 +60,9 @@ PSYCOPG: Final = Dialect(
     ),
     returns_rows=True,
     array=array_literal,
+    name_sql="SELECT concat(current_database(), ' at ', coalesce(host(inet_server_addr()), 'this machine'))",
+    fails_whole=True,
+    sqlalchemy=("postgresql",),
 )
 
 #: For asyncpg, which numbers them and takes lists.

@@ -7,7 +7,8 @@ from typing import Any
 
 from aftercommit.events.claims import ClaimRequest, RowKey
 from aftercommit.events.order import HeadsRequest, KeyClaimRequest
-from aftercommit.execution import Executor, Tx
+from aftercommit.ports import Tx
+from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.rows import HeldRow
 from aftercommit.stores.sql.runs import heads_at_once
 from aftercommit.stores.sql.statements import Dialect, Statement, Statements

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from aftercommit.events.claims import ClaimRequest, RowKey
 from aftercommit.events.envelope import EventStatus
-from aftercommit.execution import Executor, Tx
+from aftercommit.ports import Tx
+from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.rows import AVAILABLE_AT, POSITION, HeldRow
 from aftercommit.stores.sql.run_steps import RunsInSteps
 from aftercommit.stores.sql.statements import Dialect, Statement, Statements

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aftercommit.events.order import HeadsRequest, KeyClaimRequest
-from aftercommit.execution import Executor, Tx
+from aftercommit.ports import Tx
+from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.rows import POSITION, as_group
 from aftercommit.stores.sql.runs import Candidate, heads_at_once, run_values, unbroken
 from aftercommit.stores.sql.statements import Dialect, Statements

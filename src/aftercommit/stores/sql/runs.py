@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 from aftercommit.events.order import Head, HeadsRequest, HeadState, KeyClaimRequest, OrderKey
-from aftercommit.execution import Executor
+from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.rows import as_group
 from aftercommit.stores.sql.statements import Dialect, Statements
 

@@ -35,4 +35,5 @@ DIALECT: Final = Dialect(
     quotes=("[", "]"),
     returns_rows=True,
     steps=SqlServerSteps,
+    name_sql="SELECT concat(db_name(), ' at ', @@SERVERNAME)",
 )

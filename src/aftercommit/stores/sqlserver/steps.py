@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aftercommit.events.order import KeyClaimRequest
-from aftercommit.execution import Tx
+from aftercommit.ports import Tx
 from aftercommit.stores.sql.at_once import AtOnce
 from aftercommit.stores.sql.run_steps import RunsInSteps
 from aftercommit.stores.sql.runs import Candidate

@@ -2,7 +2,7 @@
 -- several keys do not wait in a circle.
 SELECT pg_advisory_xact_lock(lock)
 FROM (
-  SELECT DISTINCT hashtextextended(:table::text || ' ' || key, 0) AS lock
-  FROM unnest(:keys::text[]) AS key
+  SELECT DISTINCT hashtextextended(CAST(:table AS text) || ' ' || key, 0) AS lock
+  FROM unnest(CAST(:keys AS text[])) AS key
   ORDER BY lock
 ) AS locks
