@@ -30,6 +30,15 @@ class WritingContract(StoreHooks):
     """Rows as they are born."""
 
     @played
+    async def test_a_store_says_what_it_is(self) -> None:
+        """Nobody tries it out: what it says is believed."""
+        store = await self.opened()
+        assert store.is_ready
+        assert store.where
+        assert store.capabilities.wakes_others is (store.wakeups is not None)
+        assert store.adopt(object()) is None, "no connection that it knows"
+
+    @played
     async def test_an_event_is_born_new_and_free(self) -> None:
         """TC-080"""
         store = await self.opened()
