@@ -28,8 +28,8 @@ from aftercommit import (
     UnknownStore,
 )
 from aftercommit.async_outbox import AsyncDeadLetters
-from aftercommit.execution import Colour
 from aftercommit.outbox import DeadLetters
+from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.sqlite.target import sqlite_from_url
 from aftercommit.transactions.blocks import AsyncTransaction, Transaction

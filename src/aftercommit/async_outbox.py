@@ -18,10 +18,9 @@ from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.fleet import Cluster
 from aftercommit.events.ids import EventId, EventIds
 from aftercommit.events.shapes import EventObject
-from aftercommit.execution import Colour
 from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.upkeep import DeadEvents
-from aftercommit.ports import Runtime, TxContext
+from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.aio import AsyncioRuntime
 from aftercommit.transactions.blocks import AsyncTransaction
 from aftercommit.transactions.dbapi import DbapiTransaction
@@ -174,7 +173,7 @@ class AsyncOutbox(OutboxBase):
         if is_free:
             await self._store.open()  # nothing is locked yet, so the table can still be made
         if isinstance(context, DbapiTransaction):
-            await self._pairing().check(context)
+            await self._store.refuse_foreign(context.current_connection(), context.tx)
 
     def transaction(self) -> AsyncTransaction:
         """A block that commits at its end and rolls back on an error; nested it is a savepoint."""

@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 from weakref import WeakSet
 
 from aftercommit.config import OutboxConfig, Wiring, configure
@@ -16,22 +16,22 @@ from aftercommit.engine import Engine, Health
 from aftercommit.errors import ColourMismatch, InvalidOption, NotInTransaction, UnsupportedTransaction
 from aftercommit.events.durations import Duration, duration
 from aftercommit.events.payloads import PayloadTypes
-from aftercommit.execution import Colour
 from aftercommit.handlers.bus import Bus
 from aftercommit.handlers.handler import Fallback
 from aftercommit.handlers.listeners import DefaultListenerRegistry
 from aftercommit.handlers.routing import Router
 from aftercommit.handlers.set import AnyHandler, HandlerSet
 from aftercommit.polling.upkeep import DeadEvents
-from aftercommit.ports import Runtime, TxContext
+from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.detect import open_store
 from aftercommit.transactions import ambient
 from aftercommit.transactions.dbapi import DbapiTransaction
-from aftercommit.transactions.driver_pairing import DriverPairing
 from aftercommit.transactions.owned import OwnedTransaction
-from aftercommit.transactions.unit import UnitOfWork
 from aftercommit.writing.compose import Composer
+
+if TYPE_CHECKING:
+    from aftercommit.transactions.sqlalchemy_edge import SqlAlchemyEdge
 
 log = logging.getLogger("aftercommit.outbox")
 
@@ -97,8 +97,7 @@ class OutboxBase(HandlerSet, ABC):
                 fix="use Outbox with blocking drivers and AsyncOutbox with async ones",
             )
         self._target = target
-        self._sqlalchemy: Any = None
-        self._drivers: DriverPairing | None = None
+        self._sqlalchemy: SqlAlchemyEdge | None = None
         given = config.listener_registry  # an empty one is false, and still the one to use
         self._registry: Any = given if given is not None else DefaultListenerRegistry()
         self._router = Router(self._registry, self._roster, self._payloads)
@@ -213,10 +212,10 @@ class OutboxBase(HandlerSet, ABC):
         if isinstance(tx, OwnedTransaction):
             return self._own(tx)
         if _is_of_sqlalchemy(type(tx)):
-            unit: UnitOfWork | None = self._edge().join(tx)
+            unit = self._edge().join(tx)
             if unit is not None:
                 return unit
-        adopted = self._store.executor.adopt(tx)
+        adopted = self._store.adopt(tx)
         if adopted is None:
             raise UnsupportedTransaction(
                 f"tx is a {type(tx).__module__}.{type(tx).__qualname__}",
@@ -224,12 +223,7 @@ class OutboxBase(HandlerSet, ABC):
             )
         return DbapiTransaction(tx, adopted)
 
-    def _pairing(self) -> DriverPairing:
-        if self._drivers is None:
-            self._drivers = DriverPairing(self._store)
-        return self._drivers
-
-    def _edge(self) -> Any:
+    def _edge(self) -> SqlAlchemyEdge:
         """Whoever has a session has SQLAlchemy; nobody else loads it."""
         if self._sqlalchemy is None:
             from aftercommit.transactions.sqlalchemy_edge import SqlAlchemyEdge  # noqa: PLC0415

@@ -32,7 +32,7 @@ from aftercommit.polling.hotpath import HotPathway
 from aftercommit.polling.manual import ManualDelivery
 from aftercommit.polling.poller import OutboxPoller
 from aftercommit.polling.upkeep import Purge
-from aftercommit.ports import EventStore, OrderedStore, Records, Runtime
+from aftercommit.ports import EventStore, Records, Runtime
 from aftercommit.service import Service
 from aftercommit.writing.writer import OutboxWriter
 
@@ -116,20 +116,22 @@ class Engine:
             self.meter,
             config,
         )
-        ordered = self._ordered_store() if config.ordered else None
+        if config.ordered and not store.capabilities.keeps_order:
+            raise InvalidOption(
+                f"ordered=True needs a store that claims in order, and {store!r} has no heads() and claim_keys()",
+                fix="leave ordered out, or use another store",
+            )
         look: Look = (
-            LookByTime(runtime, store, config, owner=self.owner)
-            if ordered is None
-            else LookByKey(runtime, ordered, self.agenda, self.ownership, config, owner=self.owner)
+            LookByKey(runtime, store, self.agenda, self.ownership, config, owner=self.owner)
+            if config.ordered
+            else LookByTime(runtime, store, config, owner=self.owner)
         )
         self.poller = OutboxPoller(
             runtime, look, self.dispatcher, self.delivery, self.agenda, self.settler, self.meter, config
         )
         self._announcer, self._fleet, self._listener = self._company() if config.ordered else (None, None, None)
-        self.hot_path = (
-            HotPathway(self.dispatcher, self.agenda, router, self.meter, config, owner=self.owner)
-            if ordered is None
-            else OrderedHotPath(
+        self.hot_path: HotPathway = (
+            OrderedHotPath(
                 self.dispatcher,
                 self.agenda,
                 router,
@@ -139,6 +141,8 @@ class Engine:
                 self._announcer,
                 owner=self.owner,
             )
+            if config.ordered
+            else HotPathway(self.dispatcher, self.agenda, router, self.meter, config, owner=self.owner)
         )
         self.writer = OutboxWriter(
             runtime,
@@ -162,17 +166,9 @@ class Engine:
         self.keeper = Keeper(runtime, store, self.held, lock_timeout=config.lock_timeout)
         self.purge = Purge(runtime, records, config)
 
-    def _ordered_store(self) -> OrderedStore:
-        if not isinstance(self._store, OrderedStore):
-            raise InvalidOption(
-                f"ordered=True needs a store that claims in order, and {self._store!r} has no heads() and claim_keys()",
-                fix="leave ordered out, or use another store",
-            )
-        return self._store
-
     def _company(self) -> tuple[Announcer | None, Fleet | None, WakeupListener | None]:
         """Who tells the other instances, who shares the keys with them, and who hears them, where the store can."""
-        wakeups, membership = getattr(self._store, "wakeups", None), getattr(self._store, "membership", None)
+        wakeups, membership = self._store.wakeups, self._store.membership
         announcer = None if wakeups is None else Announcer(self.runtime, wakeups, self.owner, self.meter)
         if membership is None or not (self._config.delivers and self._config.poller_enabled):
             return announcer, None, None
@@ -290,7 +286,7 @@ class Engine:
 
     async def cluster(self) -> Cluster:
         await self._store.open()
-        membership = getattr(self._store, "membership", None)
+        membership = self._store.membership
         if membership is None:
             raise InvalidOption(f"{self._store!r} knows no fleet", fix="use a store that has a membership")
         return await cluster_of(membership, me=self.owner, stale_timeout=self._config.stale_timeout)

@@ -18,10 +18,9 @@ from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.fleet import Cluster
 from aftercommit.events.ids import EventId, EventIds
 from aftercommit.events.shapes import EventObject
-from aftercommit.execution import Colour
 from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.upkeep import DeadEvents
-from aftercommit.ports import Runtime, TxContext
+from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime, run
 from aftercommit.transactions.blocks import Transaction
 from aftercommit.transactions.dbapi import DbapiTransaction
@@ -140,7 +139,7 @@ class Outbox(OutboxBase):
             refuse_without_transaction(context)
             if not context.is_begun():
                 run(self._store.open())  # nothing is locked yet, so the table can still be made
-            run(self._pairing().check(context))
+            run(self._store.refuse_foreign(context.current_connection(), context.tx))
         elif isinstance(context, UnitOfWork) and not self._store.is_ready and context.may_open_store():
             run(self._store.open())
         return context

@@ -22,12 +22,11 @@ from aftercommit.events.claims import Claimed, Lease, RowKey
 from aftercommit.events.order import OrderKey
 from aftercommit.events.outcome import RELEASE, Outcome
 from aftercommit.events.payloads import PayloadTypes
-from aftercommit.execution import Colour
 from aftercommit.handlers.routing import Router
 from aftercommit.handlers.set import HandlerSet
 from aftercommit.hooks import MetricsExporter
 from aftercommit.meter import Meter
-from aftercommit.ports import Runtime
+from aftercommit.ports import Colour, Runtime
 from aftercommit.runtime.aio import AsyncioRuntime
 from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.sqlite.target import sqlite_from_url

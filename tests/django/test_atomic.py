@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing, nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -233,6 +236,22 @@ def test_a_connection_may_be_named_and_must_be_the_right_one(alias: str, make_ou
         assert outbox.write("Placed", 1, tx=connections[alias])
         with pytest.raises(UnsupportedTransaction, match=f"'default', this outbox is of '{alias}'"):
             outbox.write("Placed", 1, tx=connections["default"])
+
+
+@pytest.mark.parametrize("alias", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_connection_of_a_driver_is_asked_whose_it_is(
+    alias: str, make_outbox: Make, somebody: Database, tmp_path: Path, is_own: bool
+) -> None:
+    """Of SQLite too, where there is no server to ask."""
+    outbox = make_outbox(alias)
+    path = connections[alias].settings_dict["NAME"] if is_own else tmp_path / "another.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
+        raw.execute("BEGIN")
+        with nullcontext() if is_own else pytest.raises(UnsupportedTransaction, match=r"another\.db"):
+            outbox.write("Placed", 1, tx=raw)
+        raw.execute("COMMIT")
+    assert len(somebody.read("SELECT event_id FROM outbox_event")) == int(is_own)
 
 
 def test_a_transaction_is_an_atomic_block(alias: str, make_outbox: Make, somebody: Database) -> None:

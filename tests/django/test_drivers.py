@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import ProgrammingError
 
-from aftercommit.execution import Fault
+from aftercommit.stores.sql.execution import Fault
 from tests.support import PATIENCE
 
 #: Django takes psycopg 3 where it is installed, so it has to be hidden.

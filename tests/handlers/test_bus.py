@@ -15,8 +15,8 @@ import pytest
 from aftercommit import ColourMismatch, InvalidListener, NotInTransaction
 from aftercommit.errors import InvalidPayloadType
 from aftercommit.events.classes import outbox_event
-from aftercommit.execution import Colour
 from aftercommit.handlers.bus import Bus
+from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 
 

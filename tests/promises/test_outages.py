@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from aftercommit.execution import Fault, Tx
+from aftercommit.ports import Tx
+from aftercommit.stores.sql.execution import Fault
 from tests.promises import faults
 from tests.promises.harness import QUICK, Fleet, Process
 from tests.promises.nursery import Nursery

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.stores.sqlite.aio import AsyncSqliteExecutor
 from aftercommit.stores.sqlite.executor import SqliteExecutor
 from tests.stores.kit import read, run_in

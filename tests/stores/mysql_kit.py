@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pymysql
 from pymysql.cursors import DictCursor
 
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.mysql.target import mysql_from_url
 from tests.databases import RENEWED

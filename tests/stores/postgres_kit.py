@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.stores.detect import open_store
 from tests.databases import RENEWED
 from tests.stores.kit import run_in

@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from aftercommit.execution import Colour
-from aftercommit.testing import StoreHooks
+from aftercommit.ports import Colour
+from aftercommit.testing import SqlHooks
 from tests.stores.kit import alter, read, run_in, store_at
 
 NOW = "CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"
@@ -25,7 +25,7 @@ def without_waiting_for_the_disk(connect: Callable[[], sqlite3.Connection]) -> C
     return opened
 
 
-class SqliteHooks(StoreHooks):
+class SqliteHooks(SqlHooks):
     """The file is at `path`; stores are of `colour`."""
 
     path: Path

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.stores.sqlserver.aio import AsyncSqlServerExecutor
 from aftercommit.stores.sqlserver.connection import BEGIN, COMMIT, ROLLBACK, SESSION
 from aftercommit.stores.sqlserver.executor import SqlServerExecutor

@@ -15,11 +15,11 @@ import pytest
 
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.outcome import Retry
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.statements import Statements
 from aftercommit.stores.sqlite import target
-from aftercommit.testing import StoreConformance
+from aftercommit.testing import SqlConformance, StoreConformance
 from aftercommit.testing.fidelity import HANDLERS
 from aftercommit.testing.runs import PASSES
 from tests.stores.sqlite_hooks import SqliteHooks
@@ -29,7 +29,7 @@ PACKAGE = target.DIALECT.package
 _serial = itertools.count(1)
 
 
-class Mutant(SqliteHooks, StoreConformance):
+class Mutant(SqliteHooks, SqlConformance, StoreConformance):
     """SQLite with a wrong word in it."""
 
     colour = Colour.BLOCKING

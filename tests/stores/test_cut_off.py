@@ -9,7 +9,7 @@ import pytest
 
 from aftercommit.errors import SchemaMissing
 from aftercommit.events.claims import DeadFilter
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.testing.kit import event, ids, insert, look
 from tests.stores.kit import alter, run_in, store_at
 from tests.stores.postgres_kit import Way

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aftercommit import AsyncOutbox, Outbox
 from aftercommit.errors import ColourMismatch, InvalidOption, OutboxError, UnknownStore
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.stores import detect
 from aftercommit.stores.detect import open_store, register_store
 from aftercommit.stores.sqlite.target import SqliteStore

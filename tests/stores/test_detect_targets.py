@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from aftercommit import AsyncOutbox, Outbox
 from aftercommit.errors import ColourMismatch, UnknownStore
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.postgres.target import PostgresStore
 from aftercommit.stores.sqlite.target import SqliteStore

@@ -14,7 +14,8 @@ from pymysql.cursors import DictCursor
 
 from aftercommit.errors import NotInTransaction, PayloadTooLarge, UnsupportedTransaction
 from aftercommit.events.claims import NewEvent
-from aftercommit.execution import Colour, Fault
+from aftercommit.ports import Colour
+from aftercommit.stores.sql.execution import Fault
 from aftercommit.testing.kit import HOUR, SECOND, event, take
 from tests.stores.kit import run_in
 from tests.stores.mysql_kit import DRIVERS, Table, connect, locked, made, parts_of, store_at

@@ -12,7 +12,7 @@ import pytest
 
 from aftercommit.errors import StoreBusy, StoreUnavailable
 from aftercommit.events.claims import NewEvent
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.runtime.process import here
 from aftercommit.stores.mysql import asyncmy_driver, pool, pymysql_driver
 from aftercommit.testing.kit import event, insert, take

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aftercommit.testing import StoreConformance
+from aftercommit.testing import SqlConformance, StoreConformance
 from tests.stores.kit import run_in
 from tests.stores.mysql_kit import DRIVERS, Table, made, prepared, store_at
 
@@ -19,7 +19,7 @@ def table(mysql_url: str) -> Iterator[Table]:
     found.close()
 
 
-class TestMysql(StoreConformance):
+class TestMysql(SqlConformance, StoreConformance):
     """The contract, and what only MySQL can do."""
 
     @pytest.fixture(params=DRIVERS, autouse=True)

@@ -12,8 +12,9 @@ import pytest
 
 from aftercommit.errors import StoreBusy, TransactionEnded, UnsupportedTransaction
 from aftercommit.events.claims import NewEvent
-from aftercommit.execution import Colour, Fault
+from aftercommit.ports import Colour
 from aftercommit.stores.mysql.link import LinkTx
+from aftercommit.stores.sql.execution import Fault
 from aftercommit.testing.kit import event, insert, take
 from tests.stores.mysql_kit import DRIVERS, Scenario, Table, locked, made, opened, played, session_of
 

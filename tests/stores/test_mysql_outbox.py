@@ -11,7 +11,7 @@ import pytest
 
 from aftercommit import EventEnvelope, Fixed
 from aftercommit.errors import NotInTransaction
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from tests.stores.mysql_kit import Table, connect, made, parts_of, store_at
 from tests.support import Collector, Signal, World
 

@@ -13,7 +13,7 @@ import pytest
 
 from aftercommit.errors import SchemaMissing
 from aftercommit.events.claims import NewEvent, RowKey
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.mysql.link import LinkTx
 from aftercommit.stores.sql.statements import Statements

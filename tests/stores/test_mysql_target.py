@@ -22,13 +22,14 @@ from aftercommit.errors import (
     StoreUnavailable,
     UnknownStore,
 )
-from aftercommit.execution import Colour, Fault
+from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.mysql import faults
 from aftercommit.stores.mysql.address import Address, address_of
 from aftercommit.stores.mysql.server import check_version
 from aftercommit.stores.mysql.target import mysql_from_url
+from aftercommit.stores.sql.execution import Fault
 from aftercommit.testing.kit import event, insert, take
 from tests.stores.kit import run_in
 from tests.stores.mysql_kit import Table, connect, made, parts_of, prepared, store_at

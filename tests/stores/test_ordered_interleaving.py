@@ -17,7 +17,7 @@ from aftercommit.events.outcome import DONE, RELEASE, Dead, Outcome, Retry
 from aftercommit.stores.sql.statements import Statement
 from aftercommit.testing.kit import HOUR, LEASE, ids, settle
 from aftercommit.testing.runs import CONTINUES, PASSES, STRICT, claim_keys, line, run_of
-from aftercommit.testing.sharing import locked
+from aftercommit.testing.sql import locked
 from tests.stores.postgres_kit import Table, Way
 from tests.stores.test_postgres_claims import Beside, until_waiting
 

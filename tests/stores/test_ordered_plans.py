@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from aftercommit.events.order import HeadsRequest, KeyClaimRequest, KeyRule, OrderKey
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.sql.rows import to_micros
 from aftercommit.stores.sql.runs import run_values, walk_values

@@ -12,10 +12,10 @@ from sqlalchemy import create_engine
 
 from aftercommit import AsyncOutbox, Outbox, schema_sql
 from aftercommit.errors import InvalidOption, SchemaMismatch
-from aftercommit.execution import Colour
+from aftercommit.events.order import Order
+from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
-from aftercommit.stores.sql.schema import Order
 from aftercommit.testing.runs import line, run_of, states
 from tests.stores.kit import alter, read, run_in, store_at
 from tests.stores.postgres_kit import Table, Way

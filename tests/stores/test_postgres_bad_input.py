@@ -28,7 +28,7 @@ from aftercommit.errors import (
     StoreUnavailable,
     UnknownStore,
 )
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.stores.detect import open_store
 from aftercommit.testing.kit import event, insert, take
 from tests.servers import PrivatePostgres, free_port, postgres_answers

@@ -15,8 +15,8 @@ import pytest
 
 from aftercommit.events.claims import ClaimRequest, Settlement
 from aftercommit.events.outcome import DONE, Retry
-from aftercommit.execution import Fault
 from aftercommit.stores.postgres import asyncpg_driver, psycopg_async, psycopg_sync
+from aftercommit.stores.sql.execution import Fault
 from aftercommit.testing.kit import LEASE, ids, take
 from tests.stores.postgres_kit import Table, Way
 from tests.support import PATIENCE

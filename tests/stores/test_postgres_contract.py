@@ -9,12 +9,12 @@ from urllib.parse import quote
 import pytest
 
 from aftercommit.stores.detect import open_store
-from aftercommit.testing import StoreConformance
+from aftercommit.testing import SqlConformance, StoreConformance
 from tests.stores.kit import run_in
 from tests.stores.postgres_kit import DRIVERS, Table
 
 
-class TestPostgres(StoreConformance):
+class TestPostgres(SqlConformance, StoreConformance):
     """The contract, and what only PostgreSQL can do."""
 
     @pytest.fixture(params=DRIVERS, autouse=True)

@@ -13,7 +13,7 @@ import pytest
 
 from aftercommit.events.claims import ClaimRequest, Settlement
 from aftercommit.events.outcome import DONE
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.postgres import asyncpg_driver, psycopg_async, psycopg_sync

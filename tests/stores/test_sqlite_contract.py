@@ -11,10 +11,10 @@ import pytest
 
 from aftercommit.events.claims import DeadFilter, Settlement, Undecodable
 from aftercommit.events.outcome import DONE, Dead, Retry
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
-from aftercommit.testing import StoreConformance
+from aftercommit.testing import SqlConformance, StoreConformance
 from aftercommit.testing.hooks import played
 from aftercommit.testing.kit import event, ids, insert, settle, take
 from aftercommit.testing.settling import MINUTE
@@ -22,7 +22,7 @@ from tests.stores.kit import alter, store_at
 from tests.stores.sqlite_hooks import SqliteHooks
 
 
-class TestSqlite(SqliteHooks, StoreConformance):
+class TestSqlite(SqliteHooks, SqlConformance, StoreConformance):
     """The contract, and what only SQLite can do to a row."""
 
     @pytest.fixture(scope="session")

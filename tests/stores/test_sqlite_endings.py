@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.stores.sqlite import connection
 from aftercommit.stores.sqlite.connection import Gate
 from tests.stores.bench import Bench, Opened, assert_nothing_left, our_threads

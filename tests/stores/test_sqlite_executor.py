@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from aftercommit.errors import OutboxError, StoreBusy
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.sqlite import target
 from aftercommit.stores.sqlite.connection import gate_of

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from aftercommit.errors import SchemaMismatch
-from aftercommit.execution import Colour, Tx
+from aftercommit.ports import Colour, Tx
 from aftercommit.runtime.threads import run
 from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.statements import Dialect, Statements

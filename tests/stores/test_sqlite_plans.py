@@ -15,7 +15,7 @@ import pytest
 
 from aftercommit.events.claims import DeadFilter, RowKey, Settlement
 from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Retry
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.sql.identifiers import TableNames

@@ -18,7 +18,7 @@ import pytest
 
 from aftercommit import Outbox
 from aftercommit.errors import InvalidOption, SchemaMismatch, UnknownStore
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.sqlite import executor as executors

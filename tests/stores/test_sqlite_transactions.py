@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from aftercommit.errors import StoreBusy, UnsupportedTransaction
-from aftercommit.execution import Fault
+from aftercommit.stores.sql.execution import Fault
 from tests.stores.bench import Bench
 
 

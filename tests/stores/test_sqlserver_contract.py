@@ -13,11 +13,11 @@ from uuid import uuid4
 
 import pytest
 
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.sqlserver.target import _opener, _pyodbc, sqlserver_from_url
 from aftercommit.stores.sqlserver.url import address_of
-from aftercommit.testing import StoreConformance
+from aftercommit.testing import SqlConformance, StoreConformance
 from tests.databases import RENEWED
 from tests.stores.kit import run_in
 
@@ -99,7 +99,7 @@ def table(request: pytest.FixtureRequest) -> Iterator[Table]:
         server.connection.close()
 
 
-class TestSqlServer(StoreConformance):
+class TestSqlServer(SqlConformance, StoreConformance):
     """The contract, and nothing else: what only SQL Server can do has not been tried."""
 
     @pytest.fixture(params=list(Colour), ids=lambda colour: colour.value, autouse=True)

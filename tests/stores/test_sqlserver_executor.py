@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.stores.sql.connection_thread import abandoned
 from aftercommit.stores.sql.connections import TRIES
 from aftercommit.stores.sqlserver.connection import LOCK_TIMEOUT, SESSION

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aftercommit.errors import MissingDriver, OutboxError, StoreUnavailable, UnknownStore
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.stores.sqlserver.aio import AsyncSqlServerExecutor
 from aftercommit.stores.sqlserver.executor import SqlServerExecutor
 from aftercommit.stores.sqlserver.target import SqlServerStore, sqlserver_from_factory, sqlserver_from_url

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aftercommit.errors import TransactionEnded, UnsupportedTransaction
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from tests.stores.sqlserver_kit import (
     INSERT,

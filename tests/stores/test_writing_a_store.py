@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from aftercommit.testing import StoreConformance, StoreHooks
+from aftercommit.ports import EventStore
+from aftercommit.testing import SqlConformance, StoreConformance, StoreHooks
 
 GUIDE = (Path(__file__).parents[2] / "docs/writing-a-store.md").read_text()
 
@@ -42,6 +43,14 @@ def test_a_failed_promise_is_explained(tmp_path: Path) -> None:
 
 def test_the_guide_names_every_hook_and_every_part() -> None:
     hooks = {*StoreHooks.__abstractmethods__, "make_store_in_zone", "make_schema", "skips_locked", "has_schemas"}
+    hooks |= {"locked", "held_open"}
     assert [name for name in sorted(hooks) if f"`{name}" not in GUIDE] == []
-    parts = {base.__module__.rpartition(".")[2] for base in StoreConformance.__bases__}
+    bases = {*StoreConformance.__mro__, *SqlConformance.__mro__}
+    parts = {base.__module__.rpartition(".")[2] for base in bases if base.__name__.endswith("Contract")}
+    assert len(parts) == 14
     assert [part for part in sorted(parts) if f"| {part} |" not in GUIDE] == []
+
+
+def test_the_guide_names_everything_that_the_port_has() -> None:
+    members = {name for name in (*vars(EventStore), *EventStore.__annotations__) if not name.startswith("_")}
+    assert [name for name in sorted(members) if f"`{name}`" not in GUIDE] == []

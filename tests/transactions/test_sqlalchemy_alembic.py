@@ -92,11 +92,8 @@ def test_a_migration_can_be_written_as_a_script() -> None:
 def test_a_store_that_sqlalchemy_cannot_describe_says_so(tmp_path: Any) -> None:
     from aftercommit.transactions.sqlalchemy_schema import attach
 
-    class Dialect:
-        name = "SQL Server"
-
     class Store:
-        dialect, names = Dialect, None
+        sql_table = None
 
     with pytest.raises(UnsupportedTransaction, match="include_name"):
         attach(Store(), MetaData())

@@ -13,7 +13,8 @@ from django.db.transaction import atomic
 
 from aftercommit.errors import UnsupportedTransaction
 from aftercommit.events.claims import QueryResult
-from aftercommit.execution import Colour, Fault, Tx
+from aftercommit.ports import Colour, Tx
+from aftercommit.stores.sql.execution import Fault
 from aftercommit.stores.sql.single import SingleStatements
 
 T = TypeVar("T")

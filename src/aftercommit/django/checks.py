@@ -9,7 +9,7 @@ from django.core.checks import CheckMessage, Error, Warning  # noqa: A004  (Djan
 from django.db import connections
 
 from aftercommit.django.conf import aliases
-from aftercommit.django.databases import is_in_memory
+from aftercommit.django.databases import begins_deferred
 from aftercommit.django.outboxes import outbox_for
 from aftercommit.errors import OutboxError
 
@@ -30,15 +30,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
 
 def check_transaction_mode(**_: Any) -> list[CheckMessage]:
     """On SQLite a transaction that reads first and writes later fails when somebody wrote in between; we often do."""
-    return [_deferred(alias) for alias in aliases() if alias in connections and _begins_deferred(alias)]
-
-
-def _begins_deferred(alias: str) -> bool:
-    connection = connections[alias]
-    if connection.vendor != "sqlite" or is_in_memory(connection):
-        return False
-    mode = connection.settings_dict["OPTIONS"].get("transaction_mode")
-    return str(mode).upper() not in ("IMMEDIATE", "EXCLUSIVE")
+    return [_deferred(alias) for alias in aliases() if alias in connections and begins_deferred(connections[alias])]
 
 
 def _deferred(alias: str) -> CheckMessage:

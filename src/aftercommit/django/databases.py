@@ -1,4 +1,7 @@
-"""From a database of settings.DATABASES to the outbox's own connections to it, and to its dialect."""
+"""From a database of settings.DATABASES to the outbox's own connections to it, and to its dialect.
+
+The one module outside `stores/` that knows databases by name: Django says "sqlite" or "mysql" where others give a URL,
+and somebody has to lead from its word to a store."""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from aftercommit.django.block import BlockExecutor, CursorLink, CursorTx
 from aftercommit.errors import InvalidOption, MissingDriver, UnknownStore
-from aftercommit.execution import Colour, Executor, Fault, Tx
+from aftercommit.ports import Colour, Tx
+from aftercommit.stores.sql.execution import Executor, Fault
 from aftercommit.stores.sql.statements import Dialect
 
 
@@ -26,6 +30,8 @@ class Vendor(NamedTuple):
     #: Statements on Django's connection.
     tx: Callable[[BaseDatabaseWrapper], Tx]
     fault_of: Callable[[Exception], Fault]
+    #: Whether some of its migrations cannot run in a transaction, and want connections beside Django's.
+    migrates_beside: bool = False
 
     def block(self, alias: str) -> BlockExecutor:
         return BlockExecutor(alias, self.tx, self.fault_of)
@@ -56,6 +62,14 @@ def place_of(alias: str) -> str:
 def is_in_memory(connection: BaseDatabaseWrapper) -> bool:
     """Whether only connections of Django's own can reach it: SQLite's usual test database."""
     return connection.vendor == "sqlite" and bool(connection.is_in_memory_db())
+
+
+def begins_deferred(connection: BaseDatabaseWrapper) -> bool:
+    """Whether a transaction that reads first may be refused when it writes: SQLite's way, unless told otherwise."""
+    if connection.vendor != "sqlite" or is_in_memory(connection):
+        return False
+    mode = connection.settings_dict["OPTIONS"].get("transaction_mode")
+    return str(mode).upper() not in ("IMMEDIATE", "EXCLUSIVE")
 
 
 # ---------------------------------------------------------------- SQLite
@@ -92,7 +106,7 @@ def _postgres() -> Vendor:
             f"psycopg 3 is not installed ({error}); psycopg2 cannot take its place",
             fix='pip install "aftercommit[postgres]"; Django then uses psycopg 3, too',
         ) from error
-    return Vendor(PSYCOPG, _own_postgres, CursorTx, fault_of)
+    return Vendor(PSYCOPG, _own_postgres, CursorTx, fault_of, migrates_beside=True)
 
 
 def _own_postgres(connection: BaseDatabaseWrapper) -> Executor:

@@ -52,8 +52,7 @@ class OutboxTables(Operation):
 
 
 async def _upgraded(alias: str) -> None:
-    connection = connections[alias]
-    if connection.vendor == "postgresql" and not connection.in_atomic_block:
+    if vendor_of(alias).migrates_beside and not connections[alias].in_atomic_block:
         # An index that is built while others write cannot be built in a transaction, and wants connections beside it.
         store: SqlStore = DjangoStore(alias, target=options_of(alias).get("target"), **_kept(alias))
     else:

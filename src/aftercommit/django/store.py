@@ -9,9 +9,10 @@ from django.db import connections
 
 from aftercommit.django.block import BlockExecutor
 from aftercommit.django.databases import Vendor, is_in_memory, place_of, vendor_of
-from aftercommit.errors import SchemaMissing
-from aftercommit.execution import AdoptedTx, Colour, Executor, Fault, OpenTransaction, Tx
+from aftercommit.errors import SchemaMissing, UnknownStore
+from aftercommit.ports import AdoptedTx, Colour, OpenTransaction, Tx
 from aftercommit.stores.detect import open_store
+from aftercommit.stores.sql.execution import Executor, Fault
 from aftercommit.stores.sql.store import SqlStore
 
 T = TypeVar("T")
@@ -79,8 +80,13 @@ class DjangoExecutor:
         return self._own
 
     def _given(self) -> Executor:
-        executor: Executor = open_store(self._target, Colour.BLOCKING).executor
-        return executor
+        store = open_store(self._target, Colour.BLOCKING)
+        if not isinstance(store, SqlStore):
+            raise UnknownStore(
+                f"the target of the database {self._alias!r} leads to {store!r}, which runs no SQL",
+                fix="give it a target that leads to the database of the same name, or none",
+            )
+        return store.executor
 
     async def fetch(self, sql: str, parameters: Sequence[object] = (), *, writes: bool = True) -> list[Any]:
         return await self._here().fetch(sql, parameters, writes=writes)

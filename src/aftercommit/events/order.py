@@ -30,6 +30,20 @@ class KeyRule(msgspec.Struct, frozen=True):
 STRICT: Final = KeyRule()
 
 
+class Order(NamedTuple):
+    """What all processes agree on about the order of a table's events. As it is where a table does not say it."""
+
+    ordered: bool = False
+    on_dead: str = "block"
+
+    def __str__(self) -> str:
+        return f"ordered={self.ordered}, on_dead={self.on_dead!r}"
+
+
+#: As it is by default.
+UNORDERED: Final = Order()
+
+
 class HeadState(Enum):
     """Why the first unfinished row of a key can be claimed, or not."""
 

@@ -8,8 +8,8 @@ from typing import Any, TypeVar, overload
 
 from aftercommit.errors import ColourMismatch, InvalidListener, InvalidPayloadType
 from aftercommit.events.classes import marks_of
-from aftercommit.execution import Colour
 from aftercommit.handlers.listeners import checked
+from aftercommit.ports import Colour
 
 F = TypeVar("F", bound=Callable[..., object])
 

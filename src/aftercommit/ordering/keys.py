@@ -21,7 +21,7 @@ from aftercommit.ordering.sweep import Sweep
 from aftercommit.ordering.wakeups import Announcer
 from aftercommit.polling.due import Found
 from aftercommit.polling.hotpath import HotPathway
-from aftercommit.ports import OrderedStore, Runtime
+from aftercommit.ports import EventStore, Runtime
 
 #: Heads that one look of a round passes by at most.
 PROBES: Final = 500
@@ -39,7 +39,7 @@ class LookByKey:
     def __init__(
         self,
         runtime: Runtime,
-        store: OrderedStore,
+        store: EventStore,
         agenda: Agenda,
         ownership: Ownership,
         config: OutboxConfig,

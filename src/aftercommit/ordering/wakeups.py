@@ -25,7 +25,7 @@ APART: Final = 0.005
 #: So many keys are told by name. More are told as "everything": whoever hears that finds them, and more, in one look.
 KEYS_AT_MOST: Final = 200
 
-#: PostgreSQL takes no longer payload.
+#: No store has to carry a longer message.
 BYTES_AT_MOST: Final = 7999
 
 

@@ -9,7 +9,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aftercommit.events.outcome import Ok, Raised, Result
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.runtime.clock import boottime
 from aftercommit.runtime.colours import Limit, awaited, called, called_async, is_async, knows_async
 from aftercommit.runtime.side_threads import SideThreads

@@ -9,13 +9,13 @@ from inspect import isawaitable, iscoroutine
 from typing import Any, Final
 
 from aftercommit.errors import InvalidOption, OutboxError, UnknownStore
-from aftercommit.execution import Colour
+from aftercommit.events.order import UNORDERED, Order
+from aftercommit.ports import Colour, EventStore
 from aftercommit.stores.sql.engines import is_engine
-from aftercommit.stores.sql.schema import UNORDERED, Order
 from aftercommit.stores.sqlite.target import sqlite_from_connection, sqlite_from_url
 
 #: Makes a store of the wanted colour from a target and the store's options.
-OpenStore = Callable[..., Any]
+OpenStore = Callable[..., EventStore]
 
 #: Where other packages name their stores: the entry point's name is the URL scheme, its object `open_store`.
 ENTRY_POINTS: Final = "aftercommit.stores"
@@ -46,8 +46,9 @@ def _sqlserver() -> Any:
 
 
 def _later(module: Callable[[], Any], function: str) -> OpenStore:
-    def opener(target: Any, colour: Colour, **options: Any) -> Any:
-        return getattr(module(), function)(target, colour, **options)
+    def opener(target: Any, colour: Colour, **options: Any) -> EventStore:
+        store: EventStore = getattr(module(), function)(target, colour, **options)
+        return store
 
     return opener
 
@@ -91,13 +92,14 @@ def register_store(scheme: str, open_store: OpenStore) -> None:
     _by_scheme[scheme.lower()] = open_store
 
 
-def open_store(target: Any, colour: Colour, **options: Any) -> Any:
+def open_store(target: Any, colour: Colour, **options: Any) -> EventStore:
     """The store for a target, or the target itself if it is one."""
     if isinstance(target, str):
         return _from_url(target, colour, options)
     if hasattr(target, "claim") and hasattr(target, "settle"):
-        _refuse_options(target, options)
-        return target
+        store: EventStore = target
+        _refuse_options(store, options)
+        return store
     if is_engine(target):
         return _from_engine(target, colour, options)
     if hasattr(target, "render_as_string"):  # SQLAlchemy's URL, which hides its password from str()
@@ -123,16 +125,16 @@ def _unknown(target: object) -> UnknownStore:
     )
 
 
-def _refuse_options(store: object, options: dict[str, Any]) -> None:
+def _refuse_options(store: EventStore, options: dict[str, Any]) -> None:
     """A ready store has its table already; options about it would be passed over in silence."""
-    own: Order = getattr(store, "order", UNORDERED)
+    own = store.order
     wanted = Order(options.pop("ordered", UNORDERED.ordered), options.pop("on_dead", UNORDERED.on_dead))
     if own != wanted:
         raise InvalidOption(
             f"the outbox has {wanted}, the ready store {type(store).__name__} has {own}",
             fix=f"give {own} to the outbox, or {wanted} to the store",
         )
-    if options.pop("serialize_keys", False) is not getattr(store, "serializes_keys", False):
+    if options.pop("serialize_keys", False) is not store.capabilities.serializes_keys:
         raise InvalidOption(
             f"only one of the outbox and the ready store {type(store).__name__} has serialize_keys=True",
             fix="give serialize_keys to both",
@@ -145,7 +147,7 @@ def _refuse_options(store: object, options: dict[str, Any]) -> None:
             )
 
 
-def _from_url(url: str, colour: Colour, options: dict[str, Any]) -> Any:
+def _from_url(url: str, colour: Colour, options: dict[str, Any]) -> EventStore:
     scheme = "sqlite" if url == ":memory:" else url.partition(":")[0].lower()
     if "://" not in url and url != ":memory:":
         path = url if _FILE.fullmatch(url) else "path/to/file.db"
@@ -173,7 +175,7 @@ def _installed(scheme: str) -> OpenStore | None:
     return None
 
 
-def _from_engine(engine: Any, colour: Colour, options: dict[str, Any]) -> Any:
+def _from_engine(engine: Any, colour: Colour, options: dict[str, Any]) -> EventStore:
     name = engine.dialect.name
     if name == "sqlite":  # its pool may bind connections to threads; the file is what counts
         return sqlite_from_url(f"sqlite:///{engine.url.database or ''}", colour, **options)
@@ -183,7 +185,7 @@ def _from_engine(engine: Any, colour: Colour, options: dict[str, Any]) -> Any:
     return opener(engine, colour, **options)
 
 
-def _from_factory(connect: Callable[[], Any], colour: Colour, options: dict[str, Any]) -> Any:
+def _from_factory(connect: Callable[[], Any], colour: Colour, options: dict[str, Any]) -> EventStore:
     """Look once at what it opens."""
     try:
         first = connect()

@@ -18,7 +18,7 @@ from aftercommit.testing.sharing import SharingContract
 from aftercommit.testing.writing import WritingContract
 
 
-class StoreConformance(
+class CoreConformance(
     WritingContract,
     SchedulingContract,
     FidelityContract,
@@ -26,20 +26,27 @@ class StoreConformance(
     SharingContract,
     SettlingContract,
     FencingContract,
-    HeadsContract,
-    OrderingContract,
-    PassingContract,
     RecordsContract,
     PurgingContract,
-    FleetContract,
-    NamingContract,
 ):
-    """All of it. Inherit, bind `make_store`, `run`, `rows`, `change` and `now`, and let pytest collect the class.
+    """What a store promises that keeps no order and knows no fleet."""
 
-    A store may declare what its database cannot do, and the tests that ask for it are skipped or turned round:
 
-    - `skips_locked = False`: a claim waits for somebody's open transaction instead of passing over its rows.
-    - `has_schemas = False`: the option `schema` is refused.
+class OrderConformance(HeadsContract, OrderingContract, PassingContract):
+    """What a store promises more whose `capabilities.keeps_order` is true."""
 
-    A database whose sessions have a time zone binds `make_store_in_zone`; one with schemas binds `make_schema`.
+
+class StoreConformance(CoreConformance, OrderConformance, FleetContract):
+    """All of it, whatever lies behind the store. Inherit, bind `make_store`, `run`, `rows`, `change` and `now`, and let
+    pytest collect the class.
+
+    A store that declares `skips_locked = False` waits for somebody's open transaction instead of passing over its rows,
+    and the tests that ask for it are skipped. Others bind `locked` and `held_open`, which `SqlConformance` has ready.
+    Where sessions have a time zone, bind `make_store_in_zone`.
     """
+
+
+class SqlConformance(NamingContract):
+    """What a store over SQL promises more, and the hooks that are the same for all of them. Inherit it first:
+    `class TestMyStore(SqlConformance, StoreConformance)`. A database with schemas binds `make_schema`; another declares
+    `has_schemas = False`, and the option `schema` is refused."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any
 
 import msgspec
 import pytest
 
 from aftercommit.events.claims import Lease, RowKey
 from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retry
+from aftercommit.ports import EventStore
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import HOUR, LEASE, event, insert, settle, take_one
 
@@ -26,7 +26,7 @@ OUTCOMES: dict[str, Outcome] = {
 OPERATIONS = [*OUTCOMES, "renew", "mark_suspect"]
 
 
-async def operate(store: Any, operation: str, lease: Lease) -> bool:
+async def operate(store: EventStore, operation: str, lease: Lease) -> bool:
     """Whether the fence let it pass."""
     if operation == "renew":
         renewed = set(await store.renew([lease], LEASE))
@@ -37,69 +37,69 @@ async def operate(store: Any, operation: str, lease: Lease) -> bool:
     return await settle(store, lease, OUTCOMES[operation])
 
 
-Loses = Callable[[StoreHooks, Any, Lease], Awaitable[Lease]]
+Loses = Callable[[StoreHooks, EventStore, Lease], Awaitable[Lease]]
 
 
 def other_epoch(by: int) -> Loses:
-    async def lose(hooks: StoreHooks, store: Any, lease: Lease) -> Lease:
+    async def lose(hooks: StoreHooks, store: EventStore, lease: Lease) -> Lease:
         return msgspec.structs.replace(lease, epoch=lease.epoch + by)
 
     return lose
 
 
-async def other_owner(hooks: StoreHooks, store: Any, lease: Lease) -> Lease:
+async def other_owner(hooks: StoreHooks, store: EventStore, lease: Lease) -> Lease:
     return msgspec.structs.replace(lease, owner="mallory")
 
 
-async def other_row(hooks: StoreHooks, store: Any, lease: Lease) -> Lease:
+async def other_row(hooks: StoreHooks, store: EventStore, lease: Lease) -> Lease:
     return msgspec.structs.replace(lease, key=RowKey(lease.key.event_id, "another handler"))
 
 
 def settled(outcome: str) -> Loses:
-    async def lose(hooks: StoreHooks, store: Any, lease: Lease) -> Lease:
+    async def lose(hooks: StoreHooks, store: EventStore, lease: Lease) -> Lease:
         assert await settle(store, lease, OUTCOMES[outcome])
         return lease
 
     return lose
 
 
-async def taken_over(hooks: StoreHooks, store: Any, lease: Lease) -> Lease:
+async def taken_over(hooks: StoreHooks, store: EventStore, lease: Lease) -> Lease:
     hooks.expire()
     await take_one(store, "bob")
     return lease
 
 
-async def claimed_again(hooks: StoreHooks, store: Any, lease: Lease) -> Lease:
+async def claimed_again(hooks: StoreHooks, store: EventStore, lease: Lease) -> Lease:
     hooks.expire()
     assert (await take_one(store, lease.owner)).lease.epoch > lease.epoch
     return lease
 
 
-async def released_and_claimed(hooks: StoreHooks, store: Any, lease: Lease) -> Lease:
+async def released_and_claimed(hooks: StoreHooks, store: EventStore, lease: Lease) -> Lease:
     assert await settle(store, lease, RELEASE)
     await take_one(store, lease.owner)
     return lease
 
 
-async def replayed(hooks: StoreHooks, store: Any, lease: Lease) -> Lease:
+async def replayed(hooks: StoreHooks, store: EventStore, lease: Lease) -> Lease:
     assert await settle(store, lease, Dead("failed"))
     assert await store.records.replay(lease.key.event_id, None) == 1
     return lease
 
 
-async def replayed_and_claimed(hooks: StoreHooks, store: Any, lease: Lease) -> Lease:
+async def replayed_and_claimed(hooks: StoreHooks, store: EventStore, lease: Lease) -> Lease:
     await replayed(hooks, store, lease)
     await take_one(store, lease.owner)
     return lease
 
 
-async def discarded(hooks: StoreHooks, store: Any, lease: Lease) -> Lease:
+async def discarded(hooks: StoreHooks, store: EventStore, lease: Lease) -> Lease:
     assert await settle(store, lease, Dead("failed"))
     assert await store.records.discard(lease.key.event_id, None, "") == 1
     return lease
 
 
-async def purged(hooks: StoreHooks, store: Any, lease: Lease) -> Lease:
+async def purged(hooks: StoreHooks, store: EventStore, lease: Lease) -> Lease:
     hooks.change(created_at=0)
     assert await store.records.purge_aged(LEASE, limit=1) == 1
     return lease

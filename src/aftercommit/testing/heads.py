@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aftercommit.events.order import HeadState, KeyRule, OrderKey
+from aftercommit.events.order import UNORDERED, HeadState, KeyRule, Order, OrderKey
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import HOUR, SECOND, event
 from aftercommit.testing.runs import CONTINUES, PARTITION, PASSES, PASSES_ALL, STRICT, lay, line, look_over, states
@@ -14,6 +14,13 @@ READY, LATER, LEASED, BLOCKED = HeadState.READY, HeadState.LATER, HeadState.LEAS
 
 class HeadsContract(StoreHooks):
     """What a look at keys sees. It leases nothing."""
+
+    @played
+    async def test_a_store_says_that_it_keeps_order_and_which(self) -> None:
+        store = await self.opened(table="order", ordered=True, on_dead="continue")
+        assert store.capabilities.keeps_order
+        assert store.order == Order(ordered=True, on_dead="continue")
+        assert (await self.opened()).order == UNORDERED
 
     @played
     async def test_each_key_with_unfinished_rows_has_one_head(self) -> None:

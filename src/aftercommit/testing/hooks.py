@@ -1,10 +1,11 @@
-"""What a database lends to the suite: a store, a way to run it, and a look at the table behind its back."""
+"""What a database lends to the suite: a store, a way to run it, and a look at its rows behind its back."""
 
 from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -12,20 +13,19 @@ import pytest
 
 from aftercommit.events.envelope import EventEnvelope, EventStatus
 from aftercommit.events.outcome import DONE, Dead, Outcome, Retry
+from aftercommit.ports import EventStore
 from aftercommit.testing.kit import DAY, insert, settle, take
 
 
 class StoreHooks(ABC):
-    """One empty database per test. All hooks speak of that one."""
+    """One empty database per test. All hooks speak of that one, and none of them speaks SQL: what a row is made of is
+    said in `rows` and `change` by the names of the columns of `outbox_event`, wherever a store keeps them."""
 
     #: Whether claims and renewals pass over rows that another transaction has locked, instead of waiting for it.
     skips_locked = True
 
-    #: Whether tables can lie in a schema of a given name.
-    has_schemas = True
-
     @abstractmethod
-    def make_store(self, **options: Any) -> Any:
+    def make_store(self, **options: Any) -> EventStore:
         """A new store over the test's database, not opened; options are those of the store. It may create tables."""
 
     @abstractmethod
@@ -35,11 +35,12 @@ class StoreHooks(ABC):
     @abstractmethod
     def rows(self) -> list[dict[str, Any]]:
         """The committed rows of `outbox_event` in order of position, by column; times in microseconds since the
-        epoch."""
+        epoch, headers and finished handlers as JSON."""
 
     @abstractmethod
     def change(self, event_id: str | None = None, **columns: Any) -> None:
-        """Set columns of one event's rows, or of all rows, and commit; times as in `rows`."""
+        """Set columns of one event's rows, or of all rows, and commit; times as in `rows`. Values may be what the store
+        itself would never write: a row can be damaged."""
 
     @abstractmethod
     def now(self) -> int:
@@ -47,17 +48,21 @@ class StoreHooks(ABC):
 
     # ------------------------------------------------------------ where the database has them
 
-    def make_store_in_zone(self, zone: str) -> Any:
+    def make_store_in_zone(self, zone: str) -> EventStore:
         """A new store whose sessions are in that time zone. The zone of this process is set in any case."""
         return self.make_store()
 
-    def make_schema(self, name: str) -> None:
-        """An empty schema of that name for this test, to be quoted as it is."""
-        raise NotImplementedError("bind make_schema, or set has_schemas = False")
+    def locked(self, store: EventStore, *event_ids: str) -> AbstractAsyncContextManager[object]:
+        """An open transaction of somebody else's that has changed these rows, and is rolled back in the end."""
+        raise NotImplementedError("bind locked, or set skips_locked = False")
+
+    def held_open(self, store: EventStore, meanwhile: Callable[[], Awaitable[None]]) -> AbstractContextManager[object]:
+        """What the store changes in this block is committed only when `meanwhile` has come to its end."""
+        raise NotImplementedError("bind held_open, or set skips_locked = False")
 
     # ------------------------------------------------------------ for the scenarios
 
-    async def opened(self, store: Any = None, **options: Any) -> Any:
+    async def opened(self, store: EventStore | None = None, **options: Any) -> EventStore:
         """A store that is open; closed when the scenario ends."""
         store = self.make_store(**options) if store is None else store
         self.__dict__.setdefault("stores", []).append(store)
@@ -77,7 +82,7 @@ class StoreHooks(ABC):
         """Whatever waits for its time waits no more."""
         self.change(available_at=self.now() - 1)
 
-    async def ended(self, store: Any, *given: EventEnvelope, status: EventStatus, age: int = 0) -> None:
+    async def ended(self, store: EventStore, *given: EventEnvelope, status: EventStatus, age: int = 0) -> None:
         """Rows that ended, or failed, or were just written, so many microseconds ago."""
         await insert(store, *given)
         if status is not EventStatus.NEW:
@@ -92,7 +97,7 @@ class StoreHooks(ABC):
                 each.event_id, created_at=then, available_at=self.now() + DAY, **{"done_at": then} if is_over else {}
             )
 
-    async def dead(self, store: Any, *given: EventEnvelope) -> None:
+    async def dead(self, store: EventStore, *given: EventEnvelope) -> None:
         await self.ended(store, *given, status=EventStatus.DEAD)
 
     def needs_skipping(self) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from aftercommit.events.claims import Claim, Claimed, ClaimRequest, Lease, NewEvent, RowKey, Settlement
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.outcome import Outcome
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour, EventStore
 from aftercommit.runtime.threads import ThreadRuntime
 
 LEASE = timedelta(seconds=30)
@@ -34,31 +34,41 @@ def event(event_type: str = "Happened", **fields: Any) -> EventEnvelope:
     return EventEnvelope(event_type, **{"event_id": f"event-{next(_serial):06}", **fields})
 
 
-async def insert(store: Any, *events: EventEnvelope, handler_id: str = "", owner: str | None = None) -> None:
+async def write_rows(store: EventStore, rows: Sequence[NewEvent]) -> None:
+    """Insert in a transaction of the store's own, and commit it."""
+    opened = await store.begin()
+    try:
+        await store.insert(opened, rows)
+        await opened.commit()
+    finally:
+        await opened.end()
+
+
+async def insert(store: EventStore, *events: EventEnvelope, handler_id: str = "", owner: str | None = None) -> None:
     """Write in a transaction of their own: born free, or born leased to `owner`."""
     rows = [NewEvent(each, 7, owner, LEASE if owner else timedelta(0), handler_id) for each in events]
-    await store.executor.transact(lambda tx: store.insert(tx, rows))
+    await write_rows(store, rows)
 
 
-async def look(store: Any, owner: str = "alice", limit: int = 100, **more: Any) -> Claim:
+async def look(store: EventStore, owner: str = "alice", limit: int = 100, **more: Any) -> Claim:
     """Claim, and see all that the claim saw."""
     request = {"lock_timeout": LEASE, "deadline": 1234.5, **more}
     claim: Claim = await store.claim(ClaimRequest(owner=owner, limit=limit, **request))
     return claim
 
 
-async def take(store: Any, owner: str = "alice", limit: int = 100, **more: Any) -> list[Any]:
+async def take(store: EventStore, owner: str = "alice", limit: int = 100, **more: Any) -> list[Any]:
     """Claim, and see the rows."""
     return list((await look(store, owner, limit, **more)).rows)
 
 
-async def take_one(store: Any, owner: str = "alice", **more: Any) -> Claimed:
+async def take_one(store: EventStore, owner: str = "alice", **more: Any) -> Claimed:
     (claimed,) = await take(store, owner, **more)
     assert isinstance(claimed, Claimed)
     return claimed
 
 
-async def settle(store: Any, lease: Lease, outcome: Outcome) -> bool:
+async def settle(store: EventStore, lease: Lease, outcome: Outcome) -> bool:
     """Whether the fence accepted it."""
     refused = await store.settle([Settlement(lease, outcome)])
     assert set(refused) <= {lease.key}

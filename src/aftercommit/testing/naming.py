@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from aftercommit.errors import InvalidOption
 from aftercommit.events.claims import DeadFilter, NewEvent, RowKey, Settlement
 from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retry
-from aftercommit.testing.hooks import StoreHooks, played
+from aftercommit.ports import EventStore
+from aftercommit.testing.hooks import played
 from aftercommit.testing.kit import LEASE, event, ids, insert, settle, take, take_one
+from aftercommit.testing.sql import SqlHooks
 
 #: Plain identifiers that only quotes make into names.
 WORDS = ["order", "user", "select", "MixedCase", "_x1"]
@@ -25,7 +26,7 @@ NOW = timedelta(0)
 NOT_YET = timedelta(seconds=-1)
 
 
-async def walk(store: Any) -> None:
+async def walk(store: EventStore) -> None:
     """Every statement that a store has, once."""
     records, every = store.records, DeadFilter()
     kinds: list[Outcome] = [DONE, Retry(NOW, "r"), Dead("d"), Defer(NOW), RELEASE]
@@ -46,7 +47,7 @@ async def walk(store: Any) -> None:
     assert (await records.backlog()).dead == 4
     assert (await records.replay_after(every, 0, 2))[0] == 2
     assert await records.discard(given[4].event_id, None, "by hand") == 1
-    opened = await store.executor.begin()
+    opened = await store.begin()
     try:
         late = event(deliver_after="1h")
         await store.insert(opened, [NewEvent(late, 0)])
@@ -59,7 +60,7 @@ async def walk(store: Any) -> None:
     assert await records.purge_aged(NOT_YET, limit=9) == 3
 
 
-class NamingContract(StoreHooks):
+class NamingContract(SqlHooks):
     """Where the rows are."""
 
     @pytest.mark.parametrize("word", WORDS)
@@ -82,15 +83,6 @@ class NamingContract(StoreHooks):
             self.make_store(table=word)
 
     @played
-    async def test_two_tables_in_one_database_do_not_see_each_other(self) -> None:
-        first, second = await self.opened(), await self.opened(table="order")
-        await insert(first, given := event())
-        await insert(second, other := event())
-        assert ids(await take(second)) == [other.event_id]
-        assert ids(await take(first)) == [given.event_id]
-        assert [row["event_id"] for row in self.rows()] == [given.event_id]
-
-    @played
     async def test_a_schema_may_have_any_plain_name(self) -> None:
         """A table of the same name elsewhere is another table. A database without schemas refuses the option."""
         if not self.has_schemas:
@@ -109,15 +101,3 @@ class NamingContract(StoreHooks):
     def test_a_schema_with_another_name_is_refused(self, word: str) -> None:
         with pytest.raises(InvalidOption, match="schema"):
             self.make_store(schema=word)
-
-    @played
-    async def test_opening_again_changes_nothing(self) -> None:
-        """Two stores, the second on the tables of the first."""
-        store = await self.opened()
-        await insert(store, event())
-        before = self.rows()
-        await store.open()
-        again = await self.opened()
-        assert again.is_ready
-        assert self.rows() == before
-        assert len(await take(again)) == 1

@@ -23,7 +23,6 @@ from aftercommit.testing.runs import (
     line,
     run_of,
 )
-from aftercommit.testing.sharing import locked
 
 #: Keys that a database may take for one another.
 ALIKE = [("a", "A"), ("a", "a "), ("a", "ä"), ("\u00e9", "e\u0301"), ("ß", "ss"), ('"', "'")]
@@ -161,9 +160,9 @@ class OrderingContract(StoreHooks):
         self.needs_skipping()
         store, other = await self.opened(), await self.opened()
         given = await line(store, "a", 4)
-        async with locked(other, given[0].event_id):
+        async with self.locked(other, given[0].event_id):
             assert await run_of(store) == []
-        async with locked(other, given[2].event_id):
+        async with self.locked(other, given[2].event_id):
             assert await run_of(store) == ids(given[:2])
         assert [row["locked_by"] for row in self.rows()] == ["alice", "alice", None, None]
 

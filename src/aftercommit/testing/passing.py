@@ -8,7 +8,6 @@ from aftercommit.events.order import KeyRule
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import HOUR, ids
 from aftercommit.testing.runs import PASSES, PASSES_ALL, line, run_of
-from aftercommit.testing.sharing import locked
 
 
 class PassingContract(StoreHooks):
@@ -55,6 +54,6 @@ class PassingContract(StoreHooks):
         given = await line(store, "a", 3)
         self.change(given[0].event_id, available_at=self.now() + HOUR)
         for number in (0, 2):
-            async with locked(other, given[number].event_id):
+            async with self.locked(other, given[number].event_id):
                 assert await run_of(store, rule=PASSES) == []
         assert await run_of(store, rule=PASSES) == ids(given[1:])

@@ -133,7 +133,12 @@ class RecordsContract(StoreHooks):
         await insert(store, given, handler_id="mail")
         await insert(store, given, handler_id="stock")
         await self.dead(store)
-        act = store.records.replay if action == "replay" else lambda *key: store.records.discard(*key, "")
+
+        async def act(event_id: str, handler_id: str | None) -> int:
+            if action == "replay":
+                return await store.records.replay(event_id, handler_id)
+            return await store.records.discard(event_id, handler_id, "")
+
         assert await act(given.event_id, "mail") == 1
         statuses = {row["handler_id"]: row["status"] for row in self.rows()}
         assert statuses["stock"] == EventStatus.DEAD
@@ -160,6 +165,7 @@ class RecordsContract(StoreHooks):
         store = await self.opened()
         await self.dead(store, event(), event())
         replayed, last = await store.records.replay_after(ALL, 0, 2)
+        assert last is not None
         assert (replayed, last) == (2, self.rows()[1]["position"])
         assert await store.records.replay_after(ALL, last, 2) == (0, None)
 

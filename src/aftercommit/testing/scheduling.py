@@ -11,6 +11,7 @@ import pytest
 
 from aftercommit.events.codec import encode_headers
 from aftercommit.events.outcome import DONE, Retry
+from aftercommit.ports import EventStore
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import HOUR, LEASE, NOON, SECOND, event, ids, insert, look, micros, settle, take, take_one
 
@@ -104,7 +105,7 @@ class SchedulingContract(StoreHooks):
 
     # ------------------------------------------------------------ zones
 
-    async def zoned(self, zone: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    async def zoned(self, zone: str, monkeypatch: pytest.MonkeyPatch) -> EventStore:
         """A store in that zone, in a process of that zone."""
         if hasattr(time, "tzset"):
             sign = "-" if zone[0] == "+" else "+"  # POSIX counts to the west

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -11,45 +9,9 @@ import pytest
 
 from aftercommit.events.claims import NewEvent, Settlement
 from aftercommit.events.outcome import DONE, RELEASE, Dead, Outcome, Retry
+from aftercommit.ports import EventStore
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import LEASE, event, ids, insert, settle, take, together
-
-
-@asynccontextmanager
-async def locked(store: Any, *event_ids: str) -> AsyncIterator[Any]:
-    """An open transaction that has changed these rows and is rolled back in the end."""
-    opened = await store.executor.begin()
-    try:
-        for event_id in event_ids:
-            await opened.execute(f"UPDATE outbox_event SET attempts = attempts + 7 WHERE event_id = '{event_id}'")
-        yield opened
-    finally:
-        await opened.end()
-
-
-@contextmanager
-def held_open(executor: Any, meanwhile: Callable[[], Awaitable[None]]) -> Iterator[None]:
-    """What the executor changes in this block is committed only when `meanwhile` has come to its end."""
-
-    async def transact(work: Callable[[Any], Awaitable[Any]], *, writes: bool = True) -> Any:
-        opened = await executor.begin()
-        try:
-            value = await work(opened)
-            if writes:
-                await meanwhile()
-            await opened.commit()
-        finally:
-            await opened.end()
-        return value
-
-    async def fetch(sql: str, parameters: Sequence[object] = (), *, writes: bool = True) -> Any:
-        return await transact(lambda tx: tx.fetch(sql, parameters), writes=writes)
-
-    executor.transact, executor.fetch = transact, fetch
-    try:
-        yield
-    finally:
-        del executor.transact, executor.fetch
 
 
 class SharingContract(StoreHooks):
@@ -79,7 +41,7 @@ class SharingContract(StoreHooks):
         await insert(stores[0], *given)
         taken: dict[str, list[str]] = {}
 
-        def claimer(store: Any, owner: str) -> Any:
+        def claimer(store: EventStore, owner: str) -> Any:
             async def work() -> None:
                 taken[owner] = []
                 while rows := await take(store, owner, limit=4):
@@ -106,13 +68,36 @@ class SharingContract(StoreHooks):
         assert ids(await take(store, "bob", lock_timeout=timedelta(0))) == [second.event_id]
         assert ids(await take(store, "carol", lock_timeout=timedelta(0))) == [second.event_id]
 
+    # ------------------------------------------------------------ several stores
+
+    @played
+    async def test_opening_again_changes_nothing(self) -> None:
+        """Two stores, the second on the tables of the first."""
+        store = await self.opened()
+        await insert(store, event())
+        before = self.rows()
+        await store.open()
+        again = await self.opened()
+        assert again.is_ready
+        assert self.rows() == before
+        assert len(await take(again)) == 1
+
+    @played
+    async def test_two_tables_in_one_database_do_not_see_each_other(self) -> None:
+        first, second = await self.opened(), await self.opened(table="order")
+        await insert(first, given := event())
+        await insert(second, other := event())
+        assert ids(await take(second)) == [other.event_id]
+        assert ids(await take(first)) == [given.event_id]
+        assert [row["event_id"] for row in self.rows()] == [given.event_id]
+
     # ------------------------------------------------------------ open transactions
 
     @played
     async def test_rows_are_invisible_until_their_transaction_is_committed(self) -> None:
         writer, reader = await self.opened(), await self.opened()
         given = event()
-        opened = await writer.executor.begin()
+        opened = await writer.begin()
         try:
             await writer.insert(opened, [NewEvent(given, 0)])
             assert (await reader.records.backlog()).new == 0
@@ -127,7 +112,7 @@ class SharingContract(StoreHooks):
     @played
     async def test_a_transaction_that_is_rolled_back_never_was(self) -> None:
         store = await self.opened()
-        opened = await store.executor.begin()
+        opened = await store.begin()
         await store.insert(opened, [NewEvent(event(), 0), NewEvent(event(), 0, owner="alice", lock_timeout=LEASE)])
         await opened.end()
         assert self.rows() == []
@@ -141,7 +126,7 @@ class SharingContract(StoreHooks):
         store, other = await self.opened(), await self.opened()
         given = [event() for _ in range(6)]
         await insert(store, *given)
-        async with locked(other, *ids(given[:2]), given[3].event_id):
+        async with self.locked(other, *ids(given[:2]), given[3].event_id):
             assert ids(await take(store, "alice", limit=3)) == ids([given[2], *given[4:]])
             assert await take(store, "bob") == []
         assert ids(await take(store, "bob")) == ids([*given[:2], given[3]])
@@ -158,7 +143,7 @@ class SharingContract(StoreHooks):
             assert not await store.settle([Settlement(row.lease, Retry(timedelta(0), "no")) for row in claimed])
         else:
             self.expire()
-        async with locked(other, given[0].event_id):
+        async with self.locked(other, given[0].event_id):
             assert ids(await take(store, "bob")) == ids(given[1:])
 
     @played
@@ -168,7 +153,7 @@ class SharingContract(StoreHooks):
         store, other = await self.opened(), await self.opened()
         await insert(store, *[event() for _ in range(3)])
         leases = [row.lease for row in await take(store, "alice")]
-        async with locked(other, leases[1].key.event_id):
+        async with self.locked(other, leases[1].key.event_id):
             assert set(await store.renew(leases, LEASE)) == {leases[0].key, leases[2].key}
         assert set(await store.renew(leases, LEASE)) == {lease.key for lease in leases}
         assert {row["attempts"] for row in self.rows()} == {0}
@@ -192,7 +177,7 @@ class SharingContract(StoreHooks):
             assert not await other.settle([Settlement(row.lease, DONE) for row in found])
             await insert(other, event(deliver_after="1h"))
 
-        with held_open(store.executor, meanwhile):
+        with self.held_open(store, meanwhile):
             if operation == "claim":
                 assert ids(await take(store, "alice", limit=4)) == ids(given[:4])
             elif operation == "renew":

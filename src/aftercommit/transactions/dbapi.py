@@ -7,7 +7,7 @@ from typing import Any
 
 from aftercommit.errors import UnsupportedTransaction
 from aftercommit.events.claims import RowKey
-from aftercommit.execution import AdoptedTx
+from aftercommit.ports import AdoptedTx
 
 
 class DbapiTransaction:

@@ -9,8 +9,7 @@ from typing import Any
 from aftercommit.errors import NotAwaited, NotInTransaction, TransactionEnded
 from aftercommit.events.claims import QueryResult, RowKey
 from aftercommit.events.redact import error_text
-from aftercommit.execution import OpenTransaction
-from aftercommit.ports import EventStore, Runtime
+from aftercommit.ports import EventStore, OpenTransaction, Runtime
 from aftercommit.runtime.process import here
 from aftercommit.transactions import ambient
 from aftercommit.transactions.callbacks import Callback, Level, Lost, run_all

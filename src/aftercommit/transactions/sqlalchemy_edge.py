@@ -12,23 +12,13 @@ from sqlalchemy.orm import Session, scoped_session
 
 from aftercommit.errors import NotInTransaction, UnsupportedTransaction
 from aftercommit.events.claims import NewEvent, RowKey
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour, EventStore
 from aftercommit.transactions.sqlalchemy_connection import JoinedConnection
+from aftercommit.transactions.sqlalchemy_database import SameDatabase, is_autocommit, is_driver_autocommit
 from aftercommit.transactions.sqlalchemy_fate import Batch
-from aftercommit.transactions.sqlalchemy_pairing import Pairing, is_autocommit, is_driver_autocommit
 from aftercommit.transactions.sqlalchemy_session import JoinedSession, before_insert, listen_to_sessions
 from aftercommit.transactions.sqlalchemy_table import EventRow, columns_of, event_table, mapped
 from aftercommit.transactions.unit import UnitOfWork
-
-#: The databases of both sides, as SQLAlchemy calls them.
-_DATABASES: Final = {"SQLite": "sqlite", "PostgreSQL": "postgresql", "MySQL": "mysql"}
-
-#: As the store's own statement does it, for whichever driver.
-_LOCK_KEYS: Final = text(
-    "SELECT pg_advisory_xact_lock(lock) FROM ("
-    "SELECT DISTINCT hashtextextended(CAST(:table AS text) || ' ' || key, 0) AS lock "
-    "FROM unnest(CAST(:keys AS text[])) AS key ORDER BY lock) AS locks"
-)
 
 _SCOPED: Final = (scoped_session, async_scoped_session)
 _CONNECTIONS: Final = (AsyncConnection, Connection)
@@ -37,21 +27,24 @@ _CONNECTIONS: Final = (AsyncConnection, Connection)
 class SqlAlchemyEdge:
     """Made when the first handle of SQLAlchemy is met. Implements what sessions and connections need."""
 
-    def __init__(self, store: Any, target: object, wake: Callable[[], None], look_soon: Callable[[], None]) -> None:
-        dialect = getattr(store, "dialect", None)
-        if dialect is None or dialect.name not in _DATABASES:
+    def __init__(
+        self, store: EventStore, target: object, wake: Callable[[], None], look_soon: Callable[[], None]
+    ) -> None:
+        described = store.sql_table
+        if described is None:
             raise UnsupportedTransaction(
                 f"{store!r} is not written to through SQLAlchemy",
                 fix="with outbox.transaction() as tx: outbox.write(event, tx=tx)",
             )
-        self.database = _DATABASES[dialect.name]
-        self.table: Table = event_table(store.names, self.database, dialect.now)
+        self._described = described
+        self._family = described.databases[0]
+        self.table: Table = event_table(described.names, self._family, described.now)
         self.kind: type[EventRow] = mapped(self.table)
         self.wake = wake
         self.look_soon = look_soon
-        self.locks_keys: bool = store.serializes_keys
+        self.locks_keys = store.capabilities.serializes_keys
         self._store = store
-        self._pairing = Pairing(store, _sync_engine(target), self.database)
+        self._database = SameDatabase(store, described, _sync_engine(target))
         listen_to_sessions()
         event.listen(self.kind, "before_insert", before_insert(self))
 
@@ -96,7 +89,7 @@ class SqlAlchemyEdge:
         binds = vars(session).get("binds") or vars(session).get("_Session__binds") or {}
         if binds and self.kind not in binds:
             for bind in dict.fromkeys(binds.values()):
-                if self._pairing.may_be(bind.engine):
+                if self._database.may_be(bind.engine):
                     session.bind_mapper(self.kind, bind)
                     break
         try:
@@ -109,40 +102,47 @@ class SqlAlchemyEdge:
 
     def _refuse_wrong(self, bind: Engine | Connection) -> None:
         if is_autocommit(bind):
-            level = "SERIALIZABLE" if self.database == "sqlite" else "READ COMMITTED"
+            level = self._described.isolation_level
             raise NotInTransaction(
                 "the isolation level is AUTOCOMMIT, so the event would be saved even if your own change fails",
                 fix=f'engine.execution_options(isolation_level="{level}") for what writes events',
             )
-        self._pairing.refuse_other(bind.engine)
+        self._database.refuse_other(bind.engine)
 
     # ------------------------------------------------------------ for sessions and connections
 
-    @property
-    def has_table(self) -> bool:
-        return self._pairing.has_table
+    def may_open_store(self, session: Session, bind: Engine | Connection) -> bool:
+        """Where writers exclude each other, the driver is asked whether this one has begun."""
+        if not self._described.has_one_writer or not session.in_transaction():
+            return True
+        if bind.dialect.is_async or self._database.has_table:
+            return False
+        raw = session.connection(bind_arguments={"mapper": self.kind}).connection.driver_connection
+        adopted = self._store.adopt(raw)
+        return adopted is not None and not adopted.is_begun
 
     def batch_of(self, rows: Sequence[NewEvent]) -> Batch:
         return Batch(self.table, {RowKey(row.event.event_id, row.handler_id): row.event for row in rows})
 
     def columns_of(self, row: NewEvent) -> dict[str, Any]:
-        return columns_of(self._store.values_of(row), self.database)
+        return columns_of(self._described.values_of(row), self._family)
 
     def lock_keys(self, connection: Connection, keys: Sequence[str | None]) -> None:
         """Before their positions are drawn: others that write them wait until this transaction ends."""
         named = [key for key in keys if key is not None]
         if named:
-            connection.execute(_LOCK_KEYS, {"table": self._store.lock_name, "keys": named})
+            sql, parameters = self._described.lock_keys(named)
+            connection.execute(text(sql), parameters)
 
     def check(self, connection: Connection) -> None:
         """Before the first INSERT of a transaction, where the driver and the database can be asked."""
-        if is_autocommit(connection) or is_driver_autocommit(connection, self._store.executor):
+        if is_autocommit(connection) or is_driver_autocommit(connection, self._described):
             raise NotInTransaction(
                 "the driver's connection is in autocommit mode and has no transaction open, so the event would be "
                 "saved even if your own change fails",
                 fix="create_engine(…) without autocommit in connect_args and without a creator that turns it on",
             )
-        self._pairing.check(connection)
+        self._database.check(connection)
 
 
 def _sync_engine(target: object) -> Engine | None:

@@ -29,20 +29,23 @@ from sqlalchemy.types import TypeEngine
 from aftercommit.errors import UnsupportedTransaction
 from aftercommit.events.columns import COLUMNS, Kind
 from aftercommit.events.columns import Column as EventColumn
+from aftercommit.ports import EventStore, SqlNames
 
 
-def attach(store: Any, metadata: MetaData) -> Table:
+def attach(store: EventStore, metadata: MetaData) -> Table:
     """Describe the tables in the caller's metadata, once; the table of events."""
-    names = store.names
-    kinds: dict[str, Callable[[Any], _Columns]] = {
-        "SQLite": _Sqlite,
-        "PostgreSQL": _Postgres,
-        "MySQL": _Mysql,
+    kinds: dict[str, Callable[[SqlNames], _Columns]] = {
+        "sqlite": _Sqlite,
+        "postgresql": _Postgres,
+        "mysql": _Mysql,
     }
-    if (kind := kinds.get(store.dialect.name)) is None:
+    table = store.sql_table
+    kind = None if table is None else kinds.get(table.databases[0])
+    if table is None or kind is None:
         raise UnsupportedTransaction(
             f"{store!r} cannot be described to SQLAlchemy", fix="leave its tables out of Alembic with include_name"
         )
+    names = table.names
     described = kind(names)
     known = metadata.tables.get(names.table if names.schema is None else f"{names.schema}.{names.table}")
     return described.attach(metadata) if known is None else known
@@ -56,7 +59,7 @@ class _Columns(ABC):
     keys: tuple[str, ...] = ("position",)
     is_position_nullable = False
 
-    def __init__(self, names: Any) -> None:
+    def __init__(self, names: SqlNames) -> None:
         self._names = names
         self._table = names.table
 

@@ -37,9 +37,8 @@ class Rows(Protocol):
 
     kind: type[EventRow]
 
-    @property
-    def has_table(self) -> bool:
-        """Whether the table was seen, although the store has not been opened."""
+    def may_open_store(self, session: Session, bind: Engine | Connection) -> bool:
+        """Whether another connection can still make the table."""
         ...
 
     def batch_of(self, rows: Sequence[NewEvent]) -> Batch: ...
@@ -77,13 +76,7 @@ class JoinedSession(UnitOfWork):
         return self._session
 
     def may_open_store(self) -> bool:
-        """Where writers exclude each other, the driver is asked whether this one has begun."""
-        if self._bind.dialect.name != "sqlite" or not self._session.in_transaction():
-            return True
-        if self._bind.dialect.is_async or self._rows.has_table:
-            return False
-        connection = self._session.connection(bind_arguments={"mapper": self._rows.kind})
-        return not connection.connection.driver_connection.in_transaction  # type: ignore[union-attr]
+        return self._rows.may_open_store(self._session, self._bind)
 
     def add(self, rows: Sequence[NewEvent]) -> None:
         return_dropped()

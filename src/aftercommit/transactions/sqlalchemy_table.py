@@ -25,6 +25,7 @@ from sqlalchemy.orm import registry
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from aftercommit.events.columns import WRITTEN, Kind
+from aftercommit.ports import SqlNames
 
 
 class FromNow(TypeDecorator[Any]):
@@ -73,7 +74,7 @@ def instant_type(database: str) -> TypeEngine[Any]:
     return DateTime(timezone=True) if database == "postgresql" else DATETIME(fsp=6)
 
 
-def event_table(names: Any, database: str, now: str) -> Table:
+def event_table(names: SqlNames, database: str, now: str) -> Table:
     """The columns that an INSERT names. `names` are the store's table and schema, `now` its clock."""
     position = [Column("position", BigInteger, primary_key=True)] if database == "mysql" else []
     keys = () if position else ("event_id", "handler_id")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from aftercommit.errors import UnsupportedTransaction
 from aftercommit.events.claims import NewEvent, RowKey
-from aftercommit.execution import Tx
+from aftercommit.ports import Tx
 
 T = TypeVar("T")
 

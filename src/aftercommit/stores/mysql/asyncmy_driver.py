@@ -15,7 +15,7 @@ from asyncmy.cursors import Cursor
 from asyncmy.errors import MySQLError
 
 from aftercommit.events.claims import QueryResult
-from aftercommit.execution import Colour, Fault
+from aftercommit.ports import Colour
 from aftercommit.runtime.process import here
 from aftercommit.stores.mysql import faults
 from aftercommit.stores.mysql.address import Address
@@ -24,6 +24,7 @@ from aftercommit.stores.mysql.link import AdoptedLinkTx, Link, abandoned
 from aftercommit.stores.mysql.pool import PATIENCE, GivenPool, Pool, no_connection
 from aftercommit.stores.mysql.server import check_version, session_settings
 from aftercommit.stores.sql.engines import AsyncEngineSource
+from aftercommit.stores.sql.execution import Fault
 
 
 class AsyncmyLink:

@@ -39,4 +39,6 @@ DIALECT: Final = Dialect(
     parameters={"payload_bytes": "UNHEX($)"},
     quotes=("`", "`"),
     claims_by_status=True,
+    name_sql="SELECT concat(coalesce(database(), 'no database'), ' at ', @@hostname)",
+    sqlalchemy=("mysql", "mariadb"),
 )

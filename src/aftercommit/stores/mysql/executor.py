@@ -8,11 +8,12 @@ from typing import Any, Final, TypeVar
 
 from aftercommit.errors import TransactionEnded
 from aftercommit.events.claims import QueryResult
-from aftercommit.execution import Colour, Fault, Tx
+from aftercommit.ports import Colour, Tx
 from aftercommit.stores.mysql.faults import fault_of, is_in_step
 from aftercommit.stores.mysql.link import Link, LinkTx
 from aftercommit.stores.mysql.pool import Lender
 from aftercommit.stores.sql.control import refuse_transaction_control
+from aftercommit.stores.sql.execution import Fault
 
 T = TypeVar("T")
 

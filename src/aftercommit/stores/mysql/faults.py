@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from aftercommit.errors import OutboxError, PayloadTooLarge
-from aftercommit.execution import Fault
+from aftercommit.stores.sql.execution import Fault
 
 _CODES: Final[dict[Fault, tuple[int, ...]]] = {
     # Null, duplicate, cut, out of range, no such text or time, a broken check, no JSON, a statement that is too long.

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from aftercommit.errors import InvalidOption, StoreBusy
-from aftercommit.execution import Fault
 from aftercommit.stores.mysql.link import Link, abandoned
+from aftercommit.stores.sql.execution import Fault
 
 #: How long one waits for a connection when all are in use, in seconds.
 PATIENCE: Final = 30.0

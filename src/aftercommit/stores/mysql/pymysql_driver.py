@@ -13,7 +13,7 @@ from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from pymysql.cursors import Cursor
 
 from aftercommit.events.claims import QueryResult
-from aftercommit.execution import Colour, Fault
+from aftercommit.ports import Colour
 from aftercommit.runtime.process import here
 from aftercommit.stores.mysql import faults
 from aftercommit.stores.mysql.address import Address
@@ -22,6 +22,7 @@ from aftercommit.stores.mysql.link import AdoptedLinkTx, Link, abandoned
 from aftercommit.stores.mysql.pool import PATIENCE, GivenPool, Pool, no_connection
 from aftercommit.stores.mysql.server import check_version, session_settings
 from aftercommit.stores.sql.engines import EngineSource
+from aftercommit.stores.sql.execution import Fault
 
 
 class PymysqlLink:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from aftercommit.errors import MissingDriver, UnknownStore
-from aftercommit.execution import Colour, Executor
+from aftercommit.ports import Colour
 from aftercommit.stores.mysql.address import Address, address_of
 from aftercommit.stores.mysql.dialect import DIALECT
+from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.store import SqlStore
 
 _DRIVERS: Final = {Colour.BLOCKING: "pymysql", Colour.ASYNC: "asyncmy"}

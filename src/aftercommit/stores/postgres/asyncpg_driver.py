@@ -11,7 +11,7 @@ import asyncpg
 from aftercommit.errors import OutboxError
 from aftercommit.events.claims import QueryResult
 from aftercommit.events.redact import error_text
-from aftercommit.execution import Colour, Fault, Tx
+from aftercommit.ports import Colour, Tx
 from aftercommit.stores.postgres.dialect import (
     BEGIN,
     fault_of_ours,
@@ -23,6 +23,7 @@ from aftercommit.stores.postgres.dialect import (
 from aftercommit.stores.postgres.wakeups_asyncpg import AsyncpgEar
 from aftercommit.stores.sql.connections import retrying
 from aftercommit.stores.sql.control import refuse_transaction_control
+from aftercommit.stores.sql.execution import Fault
 
 log = logging.getLogger("aftercommit.postgres")
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from aftercommit.errors import OutboxError, SchemaMismatch, StoreBusy, StoreUnavailable, TransactionEnded
 from aftercommit.events.columns import PARAMETERS, Kind
-from aftercommit.execution import Fault
 from aftercommit.stores.sql.changes import ByStatement
+from aftercommit.stores.sql.execution import Fault
 from aftercommit.stores.sql.runs import RunsByStatement
 from aftercommit.stores.sql.statements import Dialect
 
@@ -100,6 +100,9 @@ PSYCOPG: Final = Dialect(
         "floor_at": "$::timestamptz",
     },
     array=array_literal,
+    name_sql="SELECT concat(current_database(), ' at ', coalesce(host(inet_server_addr()), 'this machine'))",
+    fails_whole=True,
+    sqlalchemy=("postgresql",),
 )
 
 #: For asyncpg, which numbers them and takes lists.

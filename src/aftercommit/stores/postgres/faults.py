@@ -7,8 +7,8 @@ from typing import Any
 import psycopg
 
 from aftercommit.errors import OutboxError
-from aftercommit.execution import Fault
 from aftercommit.stores.postgres.dialect import fault_of_ours, fault_of_state
+from aftercommit.stores.sql.execution import Fault
 
 
 def fault_of(error: Exception) -> Fault:

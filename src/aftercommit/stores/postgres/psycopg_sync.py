@@ -14,12 +14,13 @@ from psycopg.rows import tuple_row
 
 from aftercommit.events.claims import QueryResult
 from aftercommit.events.redact import error_text
-from aftercommit.execution import Colour, Fault, Tx
+from aftercommit.ports import Colour, Tx
 from aftercommit.stores.postgres.dialect import BEGIN, refuse_old_server, rolled_back
 from aftercommit.stores.postgres.faults import fault_of, has_ended
 from aftercommit.stores.postgres.wakeups_psycopg import PsycopgEar
 from aftercommit.stores.sql.connections import retrying
 from aftercommit.stores.sql.control import refuse_transaction_control
+from aftercommit.stores.sql.execution import Fault
 
 log = logging.getLogger("aftercommit.postgres")
 

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from aftercommit.errors import MissingDriver, UnknownStore
-from aftercommit.execution import Colour
+from aftercommit.ports import Colour
 from aftercommit.stores.postgres.dialect import ASYNCPG, PSYCOPG
 from aftercommit.stores.postgres.wakeups import ListeningExecutor, PostgresWakeups
 from aftercommit.stores.sql.statements import Dialect
@@ -18,6 +18,7 @@ class PostgresStore(SqlStore):
     """Events in a PostgreSQL table."""
 
     executor: ListeningExecutor
+    wakes_others = True
 
     def __init__(self, executor: ListeningExecutor, dialect: Dialect, **options: Any) -> None:
         super().__init__(executor, dialect, **options)

@@ -7,9 +7,9 @@ from hashlib import sha256
 from typing import Final, Protocol
 
 from aftercommit.errors import StoreUnavailable
-from aftercommit.execution import Executor
 from aftercommit.ports import WakeupsUnavailable
 from aftercommit.stores.sql.connections import abandoned
+from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.faults import missing
 from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.statements import Statements

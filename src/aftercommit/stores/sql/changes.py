@@ -12,7 +12,8 @@ import msgspec
 from aftercommit.events.claims import ClaimRequest, RowKey, Settlement
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.outcome import Dead, Defer, Done, Release, Retry
-from aftercommit.execution import Executor, Tx
+from aftercommit.ports import Tx
+from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.rows import AVAILABLE_AT, POSITION, HeldRow, as_group, to_micros
 from aftercommit.stores.sql.statements import Dialect, Statement, Statements
 

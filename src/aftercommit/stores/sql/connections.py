@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from aftercommit.execution import Fault
+from aftercommit.stores.sql.execution import Fault
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from aftercommit.errors import (
     StoreUnavailable,
 )
 from aftercommit.events.redact import error_text
-from aftercommit.execution import Fault
+from aftercommit.stores.sql.execution import Fault
 from aftercommit.stores.sql.identifiers import TableNames
 
 

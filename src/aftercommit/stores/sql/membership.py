@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from aftercommit.errors import SchemaMismatch
 from aftercommit.events.fleet import FleetView, Holder, Instance, Member
 from aftercommit.events.partitions import PARTITION_COUNT
-from aftercommit.execution import Executor, Tx
+from aftercommit.ports import Tx
+from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.rows import Times, as_group, to_micros
 from aftercommit.stores.sql.statements import Statements
 

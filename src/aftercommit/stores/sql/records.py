@@ -10,8 +10,8 @@ from aftercommit.events.claims import Backlog, DeadEvent, DeadFilter
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.order import BlockedKey
 from aftercommit.events.redact import storable
-from aftercommit.execution import Executor
 from aftercommit.stores.sql.changes import Changes
+from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.rows import Times, dead_of, to_micros
 from aftercommit.stores.sql.statements import Statements
 

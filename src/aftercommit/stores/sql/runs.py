@@ -8,7 +8,8 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol
 
 from aftercommit.events.order import Head, HeadsRequest, HeadState, KeyClaimRequest, KeyRule, OrderKey
-from aftercommit.execution import Executor, Tx
+from aftercommit.ports import Tx
+from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.rows import POSITION, as_group
 from aftercommit.stores.sql.statements import Dialect, Statement, Statements
 

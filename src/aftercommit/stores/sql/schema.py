@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from itertools import takewhile
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import uuid4
 
 from aftercommit.errors import SchemaMismatch
+from aftercommit.events.order import UNORDERED, Order
 from aftercommit.events.partitions import HASH_NAME, PARTITION_COUNT
-from aftercommit.execution import Executor, Tx
+from aftercommit.ports import Tx
+from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.faults import missing
 from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.statements import Migration, Statements
@@ -22,27 +24,15 @@ OLDEST_CODE: Final = 1
 _OLDEST_WITH_ORDER: Final = 2
 
 
-class Order(NamedTuple):
-    """What all processes agree on about the order of a table's events. As it is where a table does not say it."""
-
-    ordered: bool = False
-    on_dead: str = "block"
-
-    @classmethod
-    def kept(cls, settings: Mapping[str, str]) -> Order:
-        plain = cls()
-        return cls(settings.get("ordered") == "1", settings.get("on_dead", plain.on_dead))
-
-    def facts(self) -> dict[str, str]:
-        oldest = _OLDEST_WITH_ORDER if self.ordered else OLDEST_CODE
-        return {"ordered": str(int(self.ordered)), "on_dead": self.on_dead, "oldest_code": str(oldest)}
-
-    def __str__(self) -> str:
-        return f"ordered={self.ordered}, on_dead={self.on_dead!r}"
+def kept_order(settings: Mapping[str, str]) -> Order:
+    """What the schema table says of it."""
+    return Order(settings.get("ordered") == "1", settings.get("on_dead", UNORDERED.on_dead))
 
 
-#: As it is by default.
-UNORDERED: Final = Order()
+def facts_of(order: Order) -> dict[str, str]:
+    """What the schema table is to say of it."""
+    oldest = _OLDEST_WITH_ORDER if order.ordered else OLDEST_CODE
+    return {"ordered": str(int(order.ordered)), "on_dead": order.on_dead, "oldest_code": str(oldest)}
 
 
 class Schema:
@@ -74,7 +64,7 @@ class Schema:
     async def create(self) -> None:
         """Bring the tables to this release's version, one process at a time, and to the order that is wanted here."""
         await self._upgrade()
-        if Order.kept(await self._executor.transact(self._settings, writes=False)) != self._order:
+        if kept_order(await self._executor.transact(self._settings, writes=False)) != self._order:
             await self._executor.transact(self._reorder)
         await self._check()
         self.is_ready = True
@@ -86,7 +76,7 @@ class Schema:
     async def _reorder(self, tx: Tx) -> None:
         await self._lock(tx, is_new=False)
         try:
-            await self._set_all(tx, self._order.facts())
+            await self._set_all(tx, facts_of(self._order))
         finally:
             await self._optional(tx, "schema_unlock")
 
@@ -104,7 +94,7 @@ class Schema:
             for migration in stretch:
                 await self._apply(tx, migration, is_new=current == 0)
             if stretch:
-                facts = _facts(self._order) if current == 0 else Order.kept(settings).facts()
+                facts = _facts(self._order) if current == 0 else facts_of(kept_order(settings))
                 await self._set_all(tx, {**facts, "version": str(stretch[-1].number)})
         finally:
             await self._optional(tx, "schema_unlock")
@@ -166,7 +156,7 @@ class Schema:
                 f"this release uses {ours[0]} by {ours[1]}",
                 fix="use the release that the table was made with",
             )
-        if (kept := Order.kept(settings)) != self._order:
+        if (kept := kept_order(settings)) != self._order:
             raise SchemaMismatch(
                 f"{self._names.table} was made with {kept}, this outbox has {self._order}",
                 fix=f"give this process {kept}; or stop all others and call outbox.create_schema() of this one",
@@ -193,7 +183,7 @@ class Schema:
 
 def _facts(order: Order) -> dict[str, str]:
     """What a new table keeps for ever, and its order."""
-    return {"store_id": str(uuid4()), "partitions": str(PARTITION_COUNT), "hash": HASH_NAME, **order.facts()}
+    return {"store_id": str(uuid4()), "partitions": str(PARTITION_COUNT), "hash": HASH_NAME, **facts_of(order)}
 
 
 def script_of(

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from aftercommit.execution import Tx
+from aftercommit.ports import Tx
 
 T = TypeVar("T")
 

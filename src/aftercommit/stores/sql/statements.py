@@ -18,8 +18,8 @@ from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.rows import HELD_COLUMNS, IN_UTC, HeldRow, Times, as_group
 
 if TYPE_CHECKING:
-    from aftercommit.execution import Executor
     from aftercommit.stores.sql.changes import Changes
+    from aftercommit.stores.sql.execution import Executor
     from aftercommit.stores.sql.runs import Runs
 
 _SHARED: Final = "aftercommit.stores.sql"
@@ -112,6 +112,16 @@ class Dialect:
     claims_by_status: bool = False
     #: How a column of values is bound as an array, where there are arrays. Else groups travel as one JSON text.
     array: Callable[[Sequence[Any]], object] | None = None
+    #: Asks a connection how its database is called, for a message.
+    name_sql: str = ""
+    #: Whether a statement that fails takes the whole transaction with it.
+    fails_whole: bool = False
+    #: Whether an open transaction keeps everybody else from writing.
+    has_one_writer: bool = False
+    #: What SQLAlchemy calls such databases, its family first; nothing where rows are not written through it.
+    sqlalchemy: tuple[str, ...] = ()
+    #: A level that has transactions, as SQLAlchemy calls it.
+    isolation_level: str = "READ COMMITTED"
 
     def group(self, rows: Sequence[HeldRow], names: Collection[str] = HELD_COLUMNS) -> dict[str, object]:
         """Held rows as parameters of a statement; as columns, those that it names."""

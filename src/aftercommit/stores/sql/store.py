@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from datetime import timedelta
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from aftercommit.errors import InvalidOption, OutboxError
 from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
-from aftercommit.events.order import Heads, HeadsRequest, KeyClaimRequest
-from aftercommit.execution import Executor, OpenTransaction, Tx
-from aftercommit.ports import Wakeups
+from aftercommit.events.order import Heads, HeadsRequest, KeyClaimRequest, Order
+from aftercommit.ports import AdoptedTx, Capabilities, Membership, OpenTransaction, Records, Tx, Wakeups
+from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.faults import explained
 from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.membership import SqlMembership
@@ -28,8 +28,9 @@ from aftercommit.stores.sql.rows import (
     to_micros,
 )
 from aftercommit.stores.sql.runs import head_of, run_values
-from aftercommit.stores.sql.schema import Order, Schema
+from aftercommit.stores.sql.schema import Schema
 from aftercommit.stores.sql.statements import Dialect, Statements
+from aftercommit.stores.sql.table import OwnTable
 
 T = TypeVar("T")
 
@@ -40,6 +41,9 @@ _HOW_TO_SERIALIZE: Final = (
 
 class SqlStore:
     """Events in one table. The executor's colour is the store's colour."""
+
+    #: Whether `wakeups` gives something.
+    wakes_others = False
 
     def __init__(
         self,
@@ -55,6 +59,7 @@ class SqlStore:
         on_dead: str = "block",
         serialize_keys: bool = False,
         beside: Executor | None = None,
+        own_table: Callable[[Executor, Dialect, Statements, TableNames, Schema], OwnTable] = OwnTable,
     ) -> None:
         self.colour = executor.colour
         self.executor = executor
@@ -64,8 +69,9 @@ class SqlStore:
         self.names = TableNames(table, schema, dialect.quotes)
         self._sql = Statements(dialect, self.names)
         self._times = dialect.times
-        #: Whether transactions that write the same key wait for each other.
-        self.serializes_keys = serialize_keys
+        self.capabilities = Capabilities(
+            serializes_keys=serialize_keys, keeps_order=True, wakes_others=self.wakes_others
+        )
         if serialize_keys and "lock_keys" not in self._sql:
             raise InvalidOption(f"{dialect.name} cannot serialize_keys", fix=_HOW_TO_SERIALIZE)
         done = self._sql["delete" if delete_completed else "done"]
@@ -73,10 +79,11 @@ class SqlStore:
         self._runs = dialect.runs(executor, self._sql, dialect)
         self.order = Order(ordered, on_dead)
         self._schema = Schema(executor, self._sql, self.names, creates=create_schema, order=self.order)
-        self.records = SqlRecords(executor, self._sql, self._times, self._changes, self._explained)
+        self._table = own_table(executor, dialect, self._sql, self.names, self._schema)
+        self.records: Records = SqlRecords(executor, self._sql, self._times, self._changes, self._explained)
         #: With connections of its own where that can be: a heartbeat must not wait for others to give theirs back.
         self._beside = executor if beside is None else beside
-        self.membership = SqlMembership(self._beside, self._sql, self._times, self._explained)
+        self.membership: Membership | None = SqlMembership(self._beside, self._sql, self._times, self._explained)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.where})"
@@ -86,19 +93,14 @@ class SqlStore:
         return self._schema.is_ready
 
     @property
-    def store_id(self) -> str | None:
-        """What tells this database from every other; None before `open`."""
-        return self._schema.store_id
-
-    @property
-    def store_id_sql(self) -> str:
-        """The question for it, on whichever connection."""
-        return f"SELECT value FROM {self.names.qualified(self.names.side('schema'))} WHERE name = 'store_id'"  # noqa: S608
-
-    @property
     def wakeups(self) -> Wakeups | None:
         """A way to wake other processes, one for each who asks; None where the database has none."""
         return None
+
+    @property
+    def sql_table(self) -> OwnTable | None:
+        """For libraries that insert rows in their own way; None where SQLAlchemy is not known to write."""
+        return self._table if self._table.databases else None
 
     async def open(self) -> None:
         if not self._schema.is_ready:
@@ -114,15 +116,19 @@ class SqlStore:
     async def begin(self) -> OpenTransaction:
         return await self._explained(self.executor.begin())
 
-    def values_of(self, event: NewEvent) -> dict[str, object]:
-        """The parameters of the INSERT, for those who insert by themselves."""
-        return insert_values(event, self._times)
+    def adopt(self, handle: object) -> AdoptedTx | None:
+        return self.executor.adopt(handle)
+
+    async def refuse_foreign(self, handle: object, tx: AdoptedTx) -> None:
+        if not self._table.knows_itself:
+            await self.open()  # our own id is read on a connection of our own
+        await self._table.refuse_foreign(handle, tx, self.where)
 
     async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
         if not events:
             return
         try:
-            if self.serializes_keys:
+            if self.capabilities.serializes_keys:
                 await self._lock_keys(tx, [event.event.key for event in events])
             rows = [insert_values(event, self._times) for event in events]
             if len(rows) == 1:
@@ -144,12 +150,7 @@ class SqlStore:
         named = [key for key in keys if key is not None]
         if named:
             statement = self._sql["lock_keys"]
-            await tx.fetch(statement.sql, statement.bind(table=self.lock_name, keys=self.dialect.list(named)))
-
-    @property
-    def lock_name(self) -> str:
-        """What the locks of keys are named by, for those who insert by themselves."""
-        return self.names.qualified(self.names.table)
+            await tx.fetch(statement.sql, statement.bind(table=self._table.lock_name, keys=self.dialect.list(named)))
 
     async def claim(self, request: ClaimRequest) -> Claim:
         _refuse_nobody(request.owner)

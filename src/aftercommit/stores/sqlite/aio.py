@@ -6,9 +6,10 @@ import sqlite3
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from aftercommit.execution import Colour, Fault, Tx
+from aftercommit.ports import Colour, Tx
 from aftercommit.runtime.threads import run
 from aftercommit.stores.sql.connection_thread import ConnectionThreads, ThreadTransaction
+from aftercommit.stores.sql.execution import Fault
 from aftercommit.stores.sql.single import SingleStatements
 from aftercommit.stores.sqlite.connection import BlockingTx, SqliteConnection, fault_of, gate_of
 from aftercommit.stores.sqlite.executor import in_transaction

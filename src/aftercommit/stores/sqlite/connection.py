@@ -11,9 +11,9 @@ from weakref import WeakValueDictionary
 
 from aftercommit.errors import OutboxError, StoreBusy
 from aftercommit.events.claims import QueryResult
-from aftercommit.execution import Fault
 from aftercommit.runtime.process import here
 from aftercommit.stores.sql.control import refuse_transaction_control
+from aftercommit.stores.sql.execution import Fault
 
 #: How long a writer waits for another before it gives up, in seconds.
 BUSY_TIMEOUT: Final = 5.0

@@ -8,8 +8,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from aftercommit.events.claims import QueryResult
-from aftercommit.execution import Colour, Fault, Tx
+from aftercommit.ports import Colour, Tx
 from aftercommit.stores.sql.connections import KEPT, abandoned
+from aftercommit.stores.sql.execution import Fault
 from aftercommit.stores.sql.single import SingleStatements
 from aftercommit.stores.sqlite.connection import BlockingTx, SqliteConnection, fault_of, gate_of
 

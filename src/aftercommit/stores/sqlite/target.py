@@ -9,20 +9,23 @@ import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 from weakref import finalize
 
 from aftercommit.errors import InvalidOption, SchemaMismatch, UnknownStore
-from aftercommit.execution import Colour, Executor
+from aftercommit.ports import Colour
 from aftercommit.stores.sql.changes import ByLocking
+from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.rows import IN_MICROS
 from aftercommit.stores.sql.runs import RunsByLocking
 from aftercommit.stores.sql.statements import Dialect
 from aftercommit.stores.sql.store import SqlStore
 from aftercommit.stores.sqlite.connection import BUSY_TIMEOUT, busy, plain_rows
 from aftercommit.stores.sqlite.executor import SqliteExecutor
+from aftercommit.stores.sqlite.table import FileTable
 
 OLDEST_SQLITE: Final = (3, 35, 0)
 
@@ -48,6 +51,10 @@ DIALECT: Final = Dialect(
         )
     },
     times=IN_MICROS,
+    name_sql="SELECT file FROM pragma_database_list WHERE name = 'main'",
+    has_one_writer=True,
+    sqlalchemy=("sqlite",),
+    isolation_level="SERIALIZABLE",
 )
 
 
@@ -64,7 +71,9 @@ class SqliteStore(SqlStore):
             raise InvalidOption("schema was given, and SQLite has no schemas", fix="leave it out; use table=…")
         self.path = path
         options.setdefault("create_schema", True)
-        super().__init__(_executor(connect, path, colour), DIALECT, where=repr(path), **options)
+        super().__init__(
+            _executor(connect, path, colour), DIALECT, where=repr(path), own_table=partial(FileTable, path), **options
+        )
 
 
 def _executor(connect: Callable[[], sqlite3.Connection], path: str, colour: Colour) -> Executor:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from aftercommit.execution import Colour, Fault, Tx
+from aftercommit.ports import Colour, Tx
 from aftercommit.runtime.threads import run
 from aftercommit.stores.sql.connection_thread import ConnectionThreads, ThreadTransaction
+from aftercommit.stores.sql.execution import Fault
 from aftercommit.stores.sqlserver.connection import AdoptedConnection, SqlServerConnection
 from aftercommit.stores.sqlserver.executor import alone, in_transaction
 from aftercommit.stores.sqlserver.faults import reader_of

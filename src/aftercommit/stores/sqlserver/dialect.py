@@ -82,4 +82,5 @@ DIALECT: Final = Dialect(
     },
     times=TIMES,
     quotes=("[", "]"),
+    name_sql="SELECT concat(db_name(), ' at ', @@SERVERNAME)",
 )

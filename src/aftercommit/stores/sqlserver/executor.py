@@ -7,8 +7,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from aftercommit.events.claims import QueryResult
-from aftercommit.execution import Colour, Fault, Tx
+from aftercommit.ports import Colour, Tx
 from aftercommit.stores.sql.connections import KEPT, abandoned, retrying
+from aftercommit.stores.sql.execution import Fault
 from aftercommit.stores.sqlserver.connection import AdoptedConnection, SqlServerConnection
 from aftercommit.stores.sqlserver.faults import reader_of
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from aftercommit.execution import Fault
+from aftercommit.stores.sql.execution import Fault
 
 #: The server's own numbers. Where one is known it says more than the SQLSTATE, which many of them share.
 _BY_NUMBER: Final[dict[int, Fault]] = {

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aftercommit.errors import MissingDriver, UnknownStore
-from aftercommit.execution import Colour, Executor
+from aftercommit.ports import Colour
+from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.store import SqlStore
 from aftercommit.stores.sqlserver.dialect import DIALECT
 from aftercommit.stores.sqlserver.url import Address, address_of

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any
+from collections.abc import Sequence
 from weakref import WeakSet
 
 from sqlalchemy import Connection, Engine, Pool
@@ -12,17 +11,17 @@ from sqlalchemy.util import await_only
 from sqlalchemy.util.concurrency import in_greenlet
 
 from aftercommit.errors import SchemaMissing, UnsupportedTransaction
-from aftercommit.execution import Colour, Executor
+from aftercommit.ports import Colour, EventStore, SqlTable
 from aftercommit.runtime.threads import run
 
 
-class Pairing:
+class SameDatabase:
     """Asked once for each pool. Addresses prove little (a pooler, a second name); the store's id proves it."""
 
-    def __init__(self, store: Any, engine: Engine | None, database: str) -> None:
+    def __init__(self, store: EventStore, table: SqlTable, engine: Engine | None) -> None:
         self._store = store
+        self._table = table
         self._engine = engine
-        self._database = database
         self._ours: WeakSet[Pool] = WeakSet()
         #: The table was seen by somebody's transaction, so nobody has to make it.
         self.has_table = False
@@ -31,12 +30,7 @@ class Pairing:
         """False when it certainly leads elsewhere. Asks nobody."""
         if self._is_known(engine):
             return True
-        if engine.dialect.name not in (self._database, "mariadb" if self._database == "mysql" else ""):
-            return False
-        path = engine.url.database
-        if self._database != "sqlite" or not path or path == ":memory:" or path.startswith("file:"):
-            return True  # a creator may open another file than the URL says
-        return _is_same_file(path, self._store.path)
+        return self._table.may_be(engine.dialect.name, engine.url.database)
 
     def refuse_other(self, engine: Engine) -> None:
         if not self.may_be(engine):
@@ -49,39 +43,34 @@ class Pairing:
             if not self._is_ours(connection):
                 raise self._other(engine)
             self._ours.add(engine.pool)
-        if self._database == "sqlite" and not self._store.is_ready and not self.has_table:
+        if self._table.has_one_writer and not self._store.is_ready and not self.has_table:
             self._refuse_without_table(connection)
 
     def _refuse_without_table(self, connection: Connection) -> None:
-        if self._id_at(connection) is None:
+        if not self._answer_at(connection, self._table.id_sql):
             raise SchemaMissing(
-                f"the table {self._store.names.table} is not in {self._store.where}, and while a transaction is open "
+                f"the table {self._table.names.table} is not in {self._store.where}, and while a transaction is open "
                 "nobody else can make it",
                 fix="start the outbox, or call its create_schema(), before the transaction",
             )
         self.has_table = True
 
     def _is_ours(self, connection: Connection) -> bool:
-        if self._database == "sqlite":
-            return _is_same_file(_file_of(connection), self._store.path)
-        return self._has_same_id(connection)
+        if not self._table.knows_itself:
+            self._open()
+        return self._table.is_own(self._answer_at(connection, self._table.whose_sql))
 
     def _is_known(self, engine: Engine) -> bool:
         return (self._engine is not None and engine.pool is self._engine.pool) or engine.pool in self._ours
 
-    def _has_same_id(self, connection: Connection) -> bool:
-        if not self._store.is_ready:
-            self._open()
-        return bool(self._id_at(connection) == self._store.store_id)
-
-    def _id_at(self, connection: Connection) -> str | None:
-        """Under a savepoint: the caller's transaction goes on."""
+    def _answer_at(self, connection: Connection, question: str) -> Sequence[Sequence[object]]:
+        """Under a savepoint: the caller's transaction goes on. Nothing where there is no such table, or nothing in it
+        is ours to read."""
         try:
             with connection.begin_nested():
-                found: str | None = connection.exec_driver_sql(self._store.store_id_sql).scalar()
-        except DBAPIError:  # there is no such table, or nothing in it is ours to read
-            return None
-        return found
+                return connection.exec_driver_sql(question).all()
+        except DBAPIError:
+            return ()
 
     def _open(self) -> None:
         """Our own id is read when the store is opened, on a connection of its own."""
@@ -100,15 +89,6 @@ class Pairing:
         )
 
 
-def _file_of(connection: Connection) -> str:
-    rows = connection.exec_driver_sql("PRAGMA database_list").all()
-    return str(next((row[2] for row in rows if row[1] == "main"), ""))
-
-
-def _is_same_file(path: str, ours: str) -> bool:
-    return bool(path) and os.path.realpath(path) == os.path.realpath(ours)
-
-
 def is_autocommit(bind: Engine | Connection) -> bool:
     """As SQLAlchemy itself decides it: by the option, else by what the engine sets on every new connection."""
     option = bind.get_execution_options().get("isolation_level")
@@ -116,12 +96,8 @@ def is_autocommit(bind: Engine | Connection) -> bool:
     return level is not None and str(level).upper() == "AUTOCOMMIT"
 
 
-def is_driver_autocommit(connection: Connection, executor: Executor) -> bool:
+def is_driver_autocommit(connection: Connection, table: SqlTable) -> bool:
     """By what the driver says of itself, where it can be asked."""
-    raw: Any = connection.connection.driver_connection
     if connection.dialect.driver == "asyncpg":  # begins with the first statement, and so is not begun yet
         return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
-    if connection.dialect.name == "sqlite" and raw.isolation_level is None and not raw.in_transaction:
-        return True
-    adopted = executor.adopt(raw)
-    return adopted is not None and not adopted.is_active and not adopted.is_begun
+    return table.is_autocommit(connection.connection.driver_connection)

@@ -1,4 +1,4 @@
-"""How statements are run: transactions, and the executor that each driver has one of per colour."""
+"""How statements are run: the executor that each driver has one of per colour, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -6,54 +6,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from aftercommit.events.claims import QueryResult
+from aftercommit.ports import AdoptedTx, Colour, OpenTransaction, Tx
 
 T = TypeVar("T")
-
-
-class Colour(Enum):
-    """Whether awaiting really suspends. Runtimes, executors and stores of one outbox have the same colour."""
-
-    BLOCKING = "blocking"
-    ASYNC = "async"
-
-
-class Tx(Protocol):
-    """Where statements run: an open transaction, the caller's or the store's own. Parameters are positional."""
-
-    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        """The number of rows that it matched."""
-        ...
-
-    async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int: ...
-
-    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]: ...
-
-
-class OpenTransaction(Tx, Protocol):
-    """A transaction on a connection that the executor lent."""
-
-    @property
-    def connection(self) -> Any: ...
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the database still has the transaction that was begun."""
-        ...
-
-    async def query(self, sql: str, parameters: Any = ()) -> QueryResult: ...
-
-    async def commit(self) -> None:
-        """Commit, and give the connection back. When it raises, the transaction is still to be ended."""
-
-    async def savepoint(self, name: str) -> None: ...
-
-    async def release(self, name: str) -> None: ...
-
-    async def rollback_to(self, name: str) -> None: ...
-
-    async def end(self) -> None:
-        """Roll back, and give the connection back, unless it has been."""
 
 
 class Fault(Enum):
@@ -75,20 +30,6 @@ class Fault(Enum):
     def is_of_one_row(self) -> bool:
         """Whether the other rows of a group may go on without the one that is to blame."""
         return self in (Fault.ROW, Fault.BUSY, Fault.CONFLICT)
-
-
-class AdoptedTx(Tx, Protocol):
-    """A caller's own connection, in whatever transaction it is in."""
-
-    @property
-    def is_active(self) -> bool:
-        """Whether a statement now would be part of a transaction: begun, or begun by the driver before it."""
-        ...
-
-    @property
-    def is_begun(self) -> bool:
-        """Whether the database has an open transaction."""
-        ...
 
 
 class Executor(Protocol):

@@ -1,0 +1,31 @@
+"""The seams: what the walk needs of runtimes, stores and transactions.
+
+The walk's functions are `async def` and await only what is declared here. Under threads none of it ever suspends. All
+ports are imported from this door.
+"""
+
+from __future__ import annotations
+
+from aftercommit.ports.fleet import Membership, Wakeups, WakeupsUnavailable
+from aftercommit.ports.runtime import Colour, Monitor, Runtime, Task
+from aftercommit.ports.store import Capabilities, EventStore, Records, SqlNames, SqlTable
+from aftercommit.ports.transactions import AdoptedTx, OpenTransaction, Tx, TxContext
+
+__all__ = [
+    "AdoptedTx",
+    "Capabilities",
+    "Colour",
+    "EventStore",
+    "Membership",
+    "Monitor",
+    "OpenTransaction",
+    "Records",
+    "Runtime",
+    "SqlNames",
+    "SqlTable",
+    "Task",
+    "Tx",
+    "TxContext",
+    "Wakeups",
+    "WakeupsUnavailable",
+]

@@ -1,0 +1,275 @@
+"""A store of events, as the walk and the façade see it, whatever lies behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from aftercommit.events.claims import (
+    Backlog,
+    Claim,
+    ClaimRequest,
+    DeadEvent,
+    DeadFilter,
+    Lease,
+    NewEvent,
+    RowKey,
+    Settlement,
+)
+from aftercommit.events.order import BlockedKey, Heads, HeadsRequest, KeyClaimRequest, Order
+from aftercommit.ports.fleet import Membership, Wakeups
+from aftercommit.ports.runtime import Colour
+from aftercommit.ports.transactions import AdoptedTx, OpenTransaction, Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a store can do. What it cannot is refused when the outbox is built, or when somebody asks for it."""
+
+    #: An event is written in a transaction, which saves it together with the caller's own change.
+    needs_transaction: bool = True
+    #: A transaction of the store's can be rolled back in part.
+    has_savepoints: bool = True
+    #: Transactions that write the same key wait for each other.
+    serializes_keys: bool = False
+    #: `heads` and `claim_keys` claim key by key, in order of position.
+    keeps_order: bool = False
+    #: `wakeups` carries messages between processes.
+    wakes_others: bool = False
+    #: What a handler changes can be committed together with the outcome of its event. No store does it yet.
+    has_transactional_effects: bool = False
+
+
+class EventStore(Protocol):
+    """The table of events.
+
+    Every method but `insert` and `surviving` runs in a transaction of its own that is committed when it returns.
+    `settle`, `renew` and `mark_suspect` change a row only where owner and epoch of the lease still stand on it, and
+    raise nothing when they do not.
+    """
+
+    colour: Colour
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def where(self) -> str:
+        """The database as people may read of it: no login, no secrets."""
+        ...
+
+    @property
+    def order(self) -> Order:
+        """What this store's table says of the order of its events."""
+        ...
+
+    @property
+    def records(self) -> Records: ...
+
+    @property
+    def membership(self) -> Membership | None:
+        """The fleet; None where every process looks after all partitions."""
+        ...
+
+    @property
+    def wakeups(self) -> Wakeups | None:
+        """A way to wake other processes, a new one for each who asks; None where there is none."""
+        ...
+
+    @property
+    def sql_table(self) -> SqlTable | None:
+        """For libraries that insert rows in their own way; None where they cannot."""
+        ...
+
+    # ------------------------------------------------------------ life
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `open` has succeeded."""
+        ...
+
+    async def open(self) -> None:
+        """Make sure that the table is there and fits this release. Idempotent."""
+
+    async def create_schema(self) -> None:
+        """Create or upgrade the tables now. A store that has none does nothing."""
+
+    async def close(self) -> None:
+        """Give up connections; the next use opens new ones."""
+
+    def abandon(self) -> None:
+        """In a forked child: leave the parent's connections alone."""
+
+    # ------------------------------------------------------------ writing
+
+    async def begin(self) -> OpenTransaction:
+        """A transaction that the user steers, on a connection of the store's."""
+        ...
+
+    def adopt(self, handle: object) -> AdoptedTx | None:
+        """The transaction of a caller's own connection; None when it is no connection that this store, in its colour,
+        can write on."""
+        ...
+
+    async def refuse_foreign(self, handle: object, tx: AdoptedTx) -> None:
+        """Raise UnsupportedTransaction, with both databases in its text, when an adopted connection leads to another
+        database than this store's. The caller's transaction goes on either way."""
+
+    async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
+        """Write rows in the caller's transaction, in order. Raises before it writes or writes all."""
+
+    async def surviving(self, tx: Tx, keys: Sequence[RowKey]) -> Collection[RowKey]:
+        """Which of these rows the open transaction still has."""
+        ...
+
+    # ------------------------------------------------------------ delivering
+
+    async def claim(self, request: ClaimRequest) -> Claim:
+        """Lease up to `limit` rows that are due and free, or whose lease has passed. Raises the epoch of each."""
+        ...
+
+    async def heads(self, request: HeadsRequest) -> Heads:
+        """Walk the heads of keys without leasing anything, one probe for each, `limit` of them at most. Only where
+        order is kept."""
+        ...
+
+    async def claim_keys(self, request: KeyClaimRequest) -> Claim:
+        """Lease the runs of keys. A row is leased only when every earlier unfinished row of its key is leased by the
+        same claim, as the rule says; whatever another transaction has locked ends the run. Raises the epoch of each.
+        Only where order is kept."""
+        ...
+
+    async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
+        """Write outcomes, all or none, and clear the leases. Returns the rows that the fence refused."""
+        ...
+
+    async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:
+        """Prolong leases from now on. Returns the rows that were renewed."""
+        ...
+
+    async def mark_suspect(self, lease: Lease) -> bool:
+        """Count one more delivery that begins as a suspect. False when the lease is lost."""
+        ...
+
+    def is_row_fault(self, error: Exception) -> bool:
+        """Whether a failed `settle` should be tried again row by row (a data error, a lock wait)."""
+        ...
+
+
+class Records(Protocol):
+    """The table of events, as people look at it and clean it."""
+
+    async def query_dead(self, where: DeadFilter, limit: int) -> list[DeadEvent]: ...
+
+    async def count_dead(self, where: DeadFilter) -> int: ...
+
+    async def replay(self, event_id: str, handler_id: str | None) -> int:
+        """Make dead rows NEW again: attempts and abandoned at 0, due now, under a new epoch."""
+        ...
+
+    async def replay_after(self, where: DeadFilter, position: int, limit: int) -> tuple[int, int | None]:
+        """Replay the next dead rows behind a position; how many, and the last position (None: no more)."""
+        ...
+
+    async def discard(self, event_id: str, handler_id: str | None, reason: str) -> int:
+        """End dead rows as DONE without delivering them."""
+        ...
+
+    async def purge(self, older_than: timedelta, *, dead: bool, limit: int) -> int:
+        """Delete terminal rows that ended longer ago than that."""
+        ...
+
+    async def purge_aged(self, older_than: timedelta, *, limit: int) -> int:
+        """Delete the oldest rows whatever their status, as long as they are older than that."""
+        ...
+
+    async def backlog(self) -> Backlog: ...
+
+    async def blocked(self, limit: int) -> list[BlockedKey]:
+        """Keys that have a dead event, each with its first one, in order of position."""
+        ...
+
+
+# ---------------------------------------------------------------- for those who insert by themselves
+
+
+class SqlNames(Protocol):
+    """What the tables of an outbox are called, unquoted."""
+
+    @property
+    def table(self) -> str: ...
+
+    @property
+    def schema(self) -> str | None: ...
+
+    def side(self, noun: str) -> str:
+        """The table beside it that holds the schema's facts, the instances or the partitions."""
+        ...
+
+
+class SqlTable(Protocol):
+    """The event table of a SQL store, for a library that inserts rows in a transaction of its own (SQLAlchemy)."""
+
+    @property
+    def names(self) -> SqlNames: ...
+
+    @property
+    def databases(self) -> tuple[str, ...]:
+        """What SQLAlchemy calls the databases that this store is for. The first names their family."""
+        ...
+
+    @property
+    def now(self) -> str:
+        """The database's clock as SQL, in the type of the time columns."""
+        ...
+
+    @property
+    def isolation_level(self) -> str:
+        """A level that has transactions, as SQLAlchemy calls it."""
+        ...
+
+    @property
+    def has_one_writer(self) -> bool:
+        """Whether an open transaction keeps everybody else from writing, and so from making the table."""
+        ...
+
+    def lock_keys(self, keys: Sequence[str]) -> tuple[str, dict[str, object]]:
+        """Locks keys until the transaction ends: a statement and its parameters, by name. Only where keys are
+        serialised."""
+        ...
+
+    def values_of(self, event: NewEvent) -> dict[str, object]:
+        """The parameters of the store's own INSERT."""
+        ...
+
+    def is_autocommit(self, connection: object) -> bool:
+        """Whether a driver's connection would save a statement at once, as far as the driver can be asked."""
+        ...
+
+    # ------------------------------------------------------------ is it this database?
+
+    @property
+    def id_sql(self) -> str:
+        """The question for the id that tells this database from every other. It fails where there is no table."""
+        ...
+
+    @property
+    def whose_sql(self) -> str:
+        """Asks a connection which database it leads to."""
+        ...
+
+    @property
+    def knows_itself(self) -> bool:
+        """Whether `is_own` can tell by now. Else the store has to be opened first."""
+        ...
+
+    def is_own(self, answer: Sequence[Sequence[object]]) -> bool:
+        """Whether the rows that `whose_sql` gave are this database's."""
+        ...
+
+    def may_be(self, database: str, name: str | None) -> bool:
+        """False when an address certainly leads elsewhere: the database as SQLAlchemy calls it, and its name or file
+        there. Asks nobody."""
+        ...
