@@ -15,7 +15,7 @@ CORE := $(VENV)/.installed-core
 DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
 
-.PHONY: help venv demo test soak check bench format clean
+.PHONY: help venv demo test soak check bench options format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +40,9 @@ check: $(DEV) ## Lint, formatting, types and the layers of the package
 
 bench: $(BENCH) ## Run the benchmarks
 	@$(BIN)/python -m bench
+
+options: $(CORE) ## Write the tables of docs/options.md from the declarations
+	@$(BIN)/python docs/make_options.py
 
 format: $(DEV) ## Format the code and mend what the linter can mend
 	@$(BIN)/ruff check --quiet --fix-only .

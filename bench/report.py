@@ -83,6 +83,10 @@ def notes(lines: Iterable[Line]) -> Iterator[str]:
                 f"is {'LOADED' if details['loads_asyncio'] else 'not loaded'}; third party: "
                 f"{', '.join(details['third_party'])}"
             )
+            yield (
+                f"  with a first outbox on SQLite {_spread(details['outbox_ms'])} ms, "
+                f"CPU {_spread(details['outbox_cpu_ms'])} ms"
+            )
 
 
 def save(path: Path, lines: Iterable[Line], **about: Any) -> None:

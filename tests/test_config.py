@@ -20,6 +20,8 @@ from aftercommit import (
     OutboxConfig,
     WriterHook,
 )
+from aftercommit.config import OPTIONS
+from aftercommit.options import REASONS, Option, Wiring
 
 DEFAULTS: dict[str, Any] = {
     "worker_count": 4,
@@ -293,6 +295,25 @@ def test_keywords_go_over_a_ready_configuration(kind: Any) -> None:
     outbox = kind("sqlite://", config=ready, batch_size=3)
     assert (outbox.config.worker_count, outbox.config.batch_size) == (2, 3)
     assert ready.batch_size == 9
+
+
+@pytest.mark.parametrize("wiring", Wiring)
+def test_a_wiring_that_refuses_something_says_why(wiring: Wiring) -> None:
+    refuses = any(option.is_refused_by(wiring) for option in OPTIONS.values())
+    assert refuses == (wiring in REASONS)
+
+
+@pytest.mark.parametrize(("name", "option"), OPTIONS.items())
+def test_every_default_is_a_value_that_the_option_takes(name: str, option: Option) -> None:
+    for value in (getattr(OutboxConfig(), name), *option.default_in.values()):
+        assert option.kind.check(name, value) == value
+
+
+def test_what_settings_name_by_a_path_is_every_option_that_is_an_object() -> None:
+    assert {name for name, option in OPTIONS.items() if option.kind.is_object} == {
+        *("context_providers", "in_flight_tracker", "interceptors", "listener_registry", "metrics"),
+        *("retry_policy", "serializer", "writer_hook"),
+    }
 
 
 @pytest.mark.parametrize("wrong", [{"worker_count": 2}, 3, "config"])

@@ -15,6 +15,8 @@ OutboxError
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class OutboxError(Exception):
     """The root of all errors of aftercommit. `code` is stable; `fix` says what to do."""
@@ -213,3 +215,15 @@ class UndecodablePayload(OutboxError, ValueError):
     """A stored payload cannot be turned into what the handler takes. Trying again would not help."""
 
     code = "AC018"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The advice for a name that there is not: the one that was probably meant, else all there are."""
+    near = closest(name, known)
+    return f"did you mean {near}?" if near else f"the options are {', '.join(sorted(known))}"
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    from difflib import get_close_matches  # nobody misspells a name in most programs
+
+    return next(iter(get_close_matches(name, list(known), 1)), None)

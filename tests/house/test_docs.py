@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 
@@ -16,6 +17,12 @@ ROOT = Path(__file__).parents[2]
 def test_every_option_stands_in_the_docs_and_no_other() -> None:
     rows = re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs/options.md").read_text(), re.MULTILINE)
     assert sorted(rows) == sorted(option.name for option in fields(OutboxConfig) if option.name != "wiring")
+
+
+def test_the_tables_of_the_options_are_those_of_their_declarations() -> None:
+    """`make options` writes them."""
+    text = (ROOT / "docs/options.md").read_text()
+    assert run_path(str(ROOT / "docs/make_options.py"))["page"](text) == text
 
 
 def test_every_option_of_a_handler_stands_in_the_docs_and_no_other() -> None:

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,10 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 def test_nothing_is_unpickled_evaluated_or_imported_by_name(source: Path) -> None:
     """A row must never be able to choose what code runs."""
     text = source.read_text()
+    if source == PACKAGE / "__init__.py":  # loads its names from the table of their modules, and nothing else
+        for allowed in ("from importlib import import_module\n", "getattr(import_module(_HOME_OF[name]), name)\n"):
+            assert text.count(allowed) == 1
+            text = text.replace(allowed, "")
     assert not re.search(r"\b(pickle|marshal|shelve|import_module|__import__)\b|(?<![\w.])(eval|exec)\(", text)
 
 
@@ -63,28 +68,84 @@ def test_only_stores_know_databases_by_name(source: Path) -> None:
     assert [each.value for each in strings if id(each) not in told and _OF_ONE_DATABASE.fullmatch(each.value)] == []
 
 
-def test_importing_it_loads_no_event_loop_and_no_third_package() -> None:
-    script = "import sys; before = set(sys.modules); import aftercommit; print(*sorted(set(sys.modules) - before))"
-    loaded = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
-    ).stdout.split()
-    ours = {
-        "aftercommit",
-        "mmh3",
-        "msgspec",
-        "typing_extensions",
-    }  # the last is loaded by msgspec where it is installed
-    roots = {name.partition(".")[0] for name in loaded} - set(sys.stdlib_module_names)
-    assert roots <= ours
-    assert "asyncio" not in loaded
+def test_the_table_of_the_public_names_is_complete() -> None:
+    assert sorted(aftercommit._HOME_OF) == sorted(aftercommit.__all__)
+    assert all(home.startswith("aftercommit.") for home in aftercommit._HOME_OF.values())
+
+
+def test_type_checkers_see_the_names_where_the_table_has_them() -> None:
+    seen = next(node for node in ast.parse((PACKAGE / "__init__.py").read_text()).body if isinstance(node, ast.If))
+    imports = [node for node in seen.body if isinstance(node, ast.ImportFrom)]
+    assert {name.name: node.module for node in imports for name in node.names} == aftercommit._HOME_OF
+
+
+@pytest.mark.parametrize("name", aftercommit.__all__)
+def test_a_public_name_is_the_object_of_its_module(name: str) -> None:
+    assert getattr(aftercommit, name) is getattr(import_module(aftercommit._HOME_OF[name]), name)
+
+
+def test_names_that_are_not_loaded_yet_are_listed_and_starred() -> None:
+    script = (
+        "import aftercommit; listed = dir(aftercommit); scope = {}; exec('from aftercommit import *', scope);"
+        "print({*aftercommit.__all__} <= {*listed}, {*aftercommit.__all__} <= {*scope})"
+    )
+    assert _run(script) == ["True", "True"]
+
+
+def test_a_name_that_is_not_there_is_refused_as_ever() -> None:
+    with pytest.raises(AttributeError, match="module 'aftercommit' has no attribute 'Otubox'"):
+        aftercommit.Otubox  # noqa: B018
+    with pytest.raises(ImportError, match="cannot import name 'Otubox' from 'aftercommit'"):
+        from aftercommit import Otubox  # noqa: F401
+
+
+#: The last is loaded by msgspec where it is installed.
+_THEIRS = {"mmh3", "msgspec", "typing_extensions"}
+
+
+def test_importing_it_loads_nothing_of_it() -> None:
+    """A program pays for what it uses, when it uses it (P14)."""
+    loaded = _loaded_by("import aftercommit")
+    assert {name for name in loaded if name.startswith("aftercommit")} == {"aftercommit"}
+    assert _third(loaded) == set()
+    assert len(loaded) <= 10, sorted(loaded)
+
+
+#: Rooms and modules that a program in threads over SQLite has no use for.
+_ELSEWHERE = re.compile(
+    r"aftercommit\.(async_outbox|alembic|demo|django|testing|runtime\.(aio|portal)|stores\.(postgres|mysql|sqlserver))\b"
+    r"|aftercommit\.(stores\.sqlite\.aio|stores\.sql\.connection_thread|transactions\.sqlalchemy)"
+)
+
+
+def test_an_outbox_on_sqlite_loads_no_event_loop_no_other_store_and_no_third_package() -> None:
+    """Nor what only a misspelt option or a store of another package needs."""
+    loaded = _loaded_by("from aftercommit import Outbox; Outbox('sqlite://')")
+    assert _third(loaded) <= _THEIRS
+    assert not loaded & {"asyncio", "difflib", "email", "importlib.metadata", "json"}
+    assert not [name for name in loaded if _ELSEWHERE.match(name)]
 
 
 def test_importing_it_has_no_effects(tmp_path: Path) -> None:
     script = (
         "import threading, aftercommit; o = aftercommit.Outbox('sqlite:///here.db'); print(threading.active_count())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60, cwd=tmp_path
-    )
-    assert done.stdout.split() == ["1"]
+    assert _run(script, cwd=tmp_path) == ["1"]
     assert list(tmp_path.iterdir()) == []
+
+
+def _loaded_by(statements: str) -> set[str]:
+    """The modules that a fresh interpreter loads for them."""
+    return set(_run(f"import sys; before = set(sys.modules); {statements}; print(*set(sys.modules) - before)"))
+
+
+def _third(loaded: set[str]) -> set[str]:
+    """The packages that are neither ours nor Python's."""
+    return {name.partition(".")[0] for name in loaded} - set(sys.stdlib_module_names) - {"aftercommit"}
+
+
+def _run(script: str, cwd: Path | None = None) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60, cwd=cwd
+    )
+    return done.stdout.split()

@@ -9,15 +9,11 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS
 from django.utils.module_loading import import_string
 
+from aftercommit.config import OPTIONS
 from aftercommit.errors import InvalidOption
 
 #: What is an object may be given as the path to one, so that settings.py need not import it.
-_OBJECTS: Final = frozenset(
-    {
-        *("context_providers", "in_flight_tracker", "interceptors", "listener_registry", "metrics"),
-        *("retry_policy", "serializer", "writer_hook"),
-    }
-)
+_OBJECTS: Final = frozenset(name for name, option in OPTIONS.items() if option.kind.is_object)
 
 
 def aliases() -> list[str]:

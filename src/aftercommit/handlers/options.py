@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum
 from typing import Any, Final, TypedDict
 
-from aftercommit.errors import InvalidHandler, InvalidOption
+from aftercommit.errors import InvalidHandler, InvalidOption, did_you_mean
 from aftercommit.events.durations import Duration, duration, seconds_of
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.names import name_of
@@ -104,9 +103,7 @@ def _refuse_unknown(options: dict[str, Any]) -> None:
     known = HandlerOptions.__annotations__
     for name, value in options.items():
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(sorted(known))}"
-            raise InvalidOption(f"handler() has no option {name}={value!r}", fix=hint)
+            raise InvalidOption(f"handler() has no option {name}={value!r}", fix=did_you_mean(name, known))
 
 
 def _id(function: object, given: object) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
-from aftercommit.errors import UnroutableEvent
+from aftercommit.errors import UnroutableEvent, closest
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.outcome import GAVE_UP
 from aftercommit.events.payloads import PayloadTypes
@@ -150,10 +149,10 @@ class Router:
                 f"no listener or handler takes {event.aggregate_type}/{event.event_type} ({event.event_id})",
                 fix="register one in this process, or set unroutable_grace where others have it",
             )
-        near = get_close_matches(handler_id, self._roster.names(), 1)
-        closest = f"; the closest is {near[0]!r}" if near else ""
+        near = closest(handler_id, self._roster.names())
+        hint = f"; the closest is {near!r}" if near else ""
         return UnroutableEvent(
-            f"no handler is called {handler_id!r}, for which {event.event_type} {event.event_id} was written{closest}",
+            f"no handler is called {handler_id!r}, for which {event.event_type} {event.event_id} was written{hint}",
             fix=f'if it was renamed: aliases=["{handler_id}"]; set unroutable_grace where others have it',
         )
 

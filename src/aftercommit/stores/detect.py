@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
 from inspect import isawaitable, iscoroutine
 from typing import Any, Final
 
@@ -163,6 +162,8 @@ def _from_url(url: str, colour: Colour, options: dict[str, Any]) -> EventStore:
 
 def _installed(scheme: str) -> OpenStore | None:
     """The store of another package."""
+    from importlib.metadata import entry_points  # brings the email package along
+
     for point in entry_points(group=ENTRY_POINTS, name=scheme):
         try:
             found: OpenStore = point.load()

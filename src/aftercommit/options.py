@@ -1,0 +1,159 @@
+"""What an option is: the kind of value that it takes, what it means, and the wirings in which it makes no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, Flag, auto
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from aftercommit.errors import InvalidOption
+from aftercommit.events.context import Providers
+from aftercommit.events.durations import duration
+
+
+class Wiring(Enum):
+    """The ready-made ways to put an outbox together."""
+
+    CUSTOM = "Outbox"
+    SINGLE_NODE = "single_node"
+    MULTI_NODE = "multi_node"
+    ORDERED = "ordered"
+    WRITER_ONLY = "writer_only"
+
+
+#: Why a wiring refuses the options that it refuses.
+REASONS: Final[Mapping[Wiring, str]] = {
+    Wiring.SINGLE_NODE: "a single node needs both the hot path and the poller",
+    Wiring.MULTI_NODE: "without a poller no node would take over from another",
+    Wiring.ORDERED: "order is kept by claiming from the table, in order of position",
+    Wiring.WRITER_ONLY: "a writer-only outbox delivers nothing",
+}
+
+#: Returns the value of the option of that name as the outbox keeps it, or refuses it.
+Check = Callable[[str, Any], Any]
+
+
+class Kind(NamedTuple):
+    """What an option takes, in words and as a check."""
+
+    words: str
+    check: Check
+    #: Whether it is an object, which settings that are text name by its path.
+    is_object: bool = False
+
+
+class Of(Flag):
+    """What an option is about, where that decides who may set it."""
+
+    WRITING = 0
+    #: Delivering, which a writer-only outbox does not do.
+    DELIVERY = auto()
+    #: How order is kept: without order it has no effect.
+    ORDER = auto()
+
+
+class Option(NamedTuple):
+    """What is to be said of an option beside its name, type and default, which the dataclass has."""
+
+    kind: Kind
+    of: Of
+    #: What somebody who chooses a value has to know, in Markdown.
+    meaning: str
+    #: The default for people, where its value says too little.
+    shown: str = ""
+    refused_by: tuple[Wiring, ...] = ()
+    #: The default in wirings that have their own.
+    default_in: Mapping[Wiring, object] = MappingProxyType({})
+
+    def is_refused_by(self, wiring: Wiring) -> bool:
+        return wiring in self.refused_by or (wiring is Wiring.WRITER_ONLY and Of.DELIVERY in self.of)
+
+
+# ---------------------------------------------------------------- kinds
+
+
+def _wrong(name: str, value: object, fix: str) -> InvalidOption:
+    return InvalidOption(f"{name} is {value!r}", fix=fix)
+
+
+def _count(name: str, value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise _wrong(name, value, f"pass {name} as an int of at least 1")
+    return value
+
+
+def _switch(name: str, value: object) -> object:
+    if not isinstance(value, bool):
+        raise _wrong(name, value, f"pass {name}=True or {name}=False")
+    return value
+
+
+def _switch_or_none(name: str, value: object) -> object:
+    if value is not None and not isinstance(value, bool):
+        raise _wrong(name, value, "pass True, False, or leave it out")
+    return value
+
+
+def _interceptors(name: str, value: Any) -> tuple[object, ...]:
+    interceptors = tuple(value) if isinstance(value, Sequence) else (None,)
+    for each in interceptors:
+        if isinstance(each, type) or not (hasattr(each, "before_dispatch") and hasattr(each, "after_dispatch")):
+            raise _wrong(name, value, "pass a list of EventInterceptor objects")
+    return interceptors
+
+
+def _providers(name: str, value: Any) -> tuple[object, ...]:
+    if not isinstance(value, Sequence):
+        raise _wrong(name, value, "pass a list of functions without arguments")
+    Providers(value)  # refuses what cannot be one
+    return tuple(value)
+
+
+def _as_given(_: str, value: object) -> object:
+    """The store and the codec, who know what they take, refuse the rest."""
+    return value
+
+
+COUNT: Final = Kind("an int of at least 1", _count)
+SWITCH: Final = Kind("`True` or `False`", _switch)
+SWITCH_OR_NONE: Final = Kind("`True`, `False` or `None`", _switch_or_none)
+DURATION: Final = Kind("a duration", lambda name, value: duration(value, name=name))
+ABOVE_ZERO: Final = Kind("a duration above zero", lambda name, value: duration(value, name=name, positive=True))
+NAME: Final = Kind("letters, digits, underscores", _as_given)
+INTERCEPTORS: Final = Kind("a list of `EventInterceptor` objects", _interceptors, is_object=True)
+PROVIDERS: Final = Kind("a list of functions", _providers, is_object=True)
+SERIALIZERS: Final = Kind("a `Serializer`, or a list of them", _as_given, is_object=True)
+
+
+def or_none(kind: Kind) -> Kind:
+    return kind._replace(
+        words=f"{kind.words}, or `None`",
+        check=lambda name, value: None if value is None else kind.check(name, value),
+    )
+
+
+def choice(*choices: str) -> Kind:
+    texts = [f'"{each}"' for each in choices]
+
+    def check(name: str, value: object) -> object:
+        if value not in choices:
+            raise _wrong(name, value, f"pass {' or '.join(texts)}")
+        return value
+
+    return Kind(" or ".join(f"`{text}`" for text in texts), check)
+
+
+def having(words: str, *methods: str) -> Kind:
+    """An object with these methods, and not the class of one."""
+
+    def check(name: str, value: object) -> object:
+        missing = [method for method in methods if not callable(getattr(value, method, None))]
+        if missing or isinstance(value, type):
+            raise InvalidOption(
+                f"{name} is {value!r}, which has no {', '.join(missing) or 'instance'}",
+                fix=f"pass an object with {', '.join(methods)}",
+            )
+        return value
+
+    return Kind(words, check, is_object=True)
