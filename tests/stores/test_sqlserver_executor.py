@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from aftercommit.execution import Colour
-from aftercommit.stores.sql.connection_thread import abandoned
-from aftercommit.stores.sql.connections import TRIES
+from aftercommit.stores.sql.connections import TRIES, abandoned
 from aftercommit.stores.sqlserver.connection import LOCK_TIMEOUT, SESSION
 from tests.stores.sqlserver_kit import (
     INSERT,
@@ -233,7 +232,7 @@ def test_close_leaves_no_connection_and_no_thread(bench: SqlServerBench) -> None
         assert len(bench.server.open) == 1, "the one that is out"
         await opened.execute(INSERT, (2,))
         await opened.commit()
-        assert bench.executor._idle == [], "it has come back too late"
+        assert bench.executor._lent._idle == [], "it has come back too late"
         await bench.executor.close()
         await bench.insert(3)
 

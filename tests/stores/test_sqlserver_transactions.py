@@ -234,8 +234,13 @@ def test_a_begin_that_is_cancelled_leaves_no_transaction(on_loop: SqlServerBench
 
     async def scenario() -> None:
         on_loop.server.before = slow
-        give = on_loop.executor._give
-        on_loop.executor._give = lambda *lent: (give(*lent), given.set())
+        give = on_loop.executor._lent.give
+
+        async def noted(*lent: Any, **how: Any) -> None:
+            await give(*lent, **how)
+            given.set()
+
+        on_loop.executor._lent.give = noted
         task = asyncio.create_task(on_loop.executor.begin())
         await inside.wait()
         task.cancel()
@@ -270,7 +275,7 @@ def test_a_commit_that_is_cancelled_runs_to_its_end(on_loop: SqlServerBench) -> 
             await task
         may_go_on.set()
         await opened.end()
-        assert len(on_loop.executor._idle) == 1
+        assert len(on_loop.executor._lent._idle) == 1
 
     on_loop.run(scenario)
     assert on_loop.server.committed == [1]

@@ -15,12 +15,12 @@ from urllib.parse import unquote
 from weakref import finalize
 
 from aftercommit.errors import InvalidOption, SchemaMismatch, UnknownStore
-from aftercommit.execution import Colour, Executor
+from aftercommit.execution import Colour
 from aftercommit.stores.sql.rows import IN_MICROS
 from aftercommit.stores.sql.statements import Dialect
 from aftercommit.stores.sql.store import SqlStore
-from aftercommit.stores.sqlite.connection import BUSY_TIMEOUT, busy, plain_rows
-from aftercommit.stores.sqlite.executor import SqliteExecutor
+from aftercommit.stores.sqlite.executor import SqliteExecutor, plain_rows
+from aftercommit.stores.sqlite.write_lock import BUSY_TIMEOUT, busy
 
 OLDEST_SQLITE: Final = (3, 35, 0)
 
@@ -57,15 +57,7 @@ class SqliteStore(SqlStore):
             raise InvalidOption("schema was given, and SQLite has no schemas", fix="leave it out; use table=…")
         self.path = path
         options.setdefault("create_schema", True)
-        super().__init__(_executor(connect, path, colour), DIALECT, where=repr(path), **options)
-
-
-def _executor(connect: Callable[[], sqlite3.Connection], path: str, colour: Colour) -> Executor:
-    if colour is Colour.BLOCKING:
-        return SqliteExecutor(connect, path)
-    from aftercommit.stores.sqlite.aio import AsyncSqliteExecutor  # asyncio is loaded when wanted
-
-    return AsyncSqliteExecutor(connect, path)
+        super().__init__(SqliteExecutor(connect, path, colour), DIALECT, where=repr(path), **options)
 
 
 def sqlite_from_url(url: str, colour: Colour, **options: Any) -> SqliteStore:

@@ -68,7 +68,7 @@ class SqlServerConnection:
         """Make the session ready for statements on their own."""
         self._first(SESSION)
 
-    def begin(self) -> None:
+    def begin_transaction(self) -> None:
         self._is_begun = True  # before it is: an interrupt may come between the server's answer and the next line
         self._first(BEGIN)
 
@@ -79,7 +79,7 @@ class SqlServerConnection:
                 executed(self._raw, sql)
                 return
             except Exception:
-                self._drop()
+                self._close()
         self._raw = self._connect()
         self._is_broken = False
         executed(self._raw, sql)
@@ -98,12 +98,6 @@ class SqlServerConnection:
     def query(self, sql: str, parameters: Any = ()) -> QueryResult:
         refuse_transaction_control(sql)
         return self._watched(lambda raw: queried(raw, sql, parameters))
-
-    def savepoint(self, name: str) -> None:
-        self.execute(f"SAVE TRANSACTION {name}")
-
-    def rollback_to(self, name: str) -> None:
-        self.execute(f"ROLLBACK TRANSACTION {name}")
 
     def _watched(self, job: Callable[[Any], T]) -> T:
         """An error may have ended the transaction, or the connection; what comes after it has to know."""
@@ -152,12 +146,12 @@ class SqlServerConnection:
     def _rest(self) -> None:
         self._is_begun = self._is_lost = self._is_exposed = False
 
-    def close(self) -> None:
-        """The server rolls back what is open."""
-        self._drop()
+    def drop(self) -> None:
+        """Close it. The server rolls back what is open."""
         self._rest()
+        self._close()
 
-    def _drop(self) -> None:
+    def _close(self) -> None:
         raw, self._raw = self._raw, None
         if raw is not None:
             with suppress(Exception):  # it may have been closed by the user, or by the server
