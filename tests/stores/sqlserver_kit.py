@@ -253,3 +253,9 @@ class SqlServerBench:
                 await tx.execute(INSERT, (number,))
 
         await self.executor.transact(work)
+
+    async def insert_as_user(self, number: int) -> None:
+        """On a connection of those that users get."""
+        opened = await self.executor.begin()
+        await opened.execute(INSERT, (number,))
+        await opened.commit()
