@@ -67,7 +67,11 @@ class CancelledAt:
 def in_transactions(outbox: Any) -> int:
     """How many connections of the outbox are in a transaction."""
     executor = outbox._store.executor
-    return sum(not thread.is_clean() for thread in (*executor._idle, *executor._lent))
+    return sum(
+        link._link.raw is not None and not link._link.is_clean
+        for pool in (executor._own, executor._lent)
+        for link in (*pool._idle, *pool._lent)
+    )
 
 
 @pytest.mark.parametrize("moment", ["early", "late"])

@@ -40,7 +40,7 @@ class SqliteExecutor(LinkExecutor):
         super().abandon()
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class SqliteTx:
     """A Tx that never suspends, over a caller's own sqlite3 connection or one of ours."""
 
@@ -75,7 +75,7 @@ class SqliteTx:
         return plain_rows(self.raw, sql, parameters)
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class SqliteTransaction(SqliteTx):
     """One that was begun on a link, which goes back to its pool at the end."""
 
@@ -104,7 +104,7 @@ class SqliteTransaction(SqliteTx):
             await self._give(self._link, is_sound=self._link.is_clean)
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class OpenSqliteTransaction(SqliteTransaction):
     """A transaction that the user steers."""
 
