@@ -197,11 +197,33 @@ class Give(Protocol):
 
 
 class Link(Pooled, Protocol):
-    """A connection of a driver that blocks, awaited. It gives itself back when it has done what it was taken for."""
+    """A connection in either colour. It gives itself back when it has done what it was taken for."""
 
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], give: Give, *, writes: bool) -> T: ...
 
     async def begin(self, give: Give) -> OpenTransaction: ...
+
+
+class Lender(Protocol):
+    """Where an executor gets its links: a pool of our own, or the user's."""
+
+    async def take(self) -> Link: ...
+
+    async def give(self, one: Any, /, *, is_sound: bool = True) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
+
+def pool_of_blocking(link: Callable[[], Link], colour: Colour, name: str) -> Pool[Link]:
+    """For a driver that blocks. Under asyncio each link lives on a thread, which is named after `name`."""
+    if colour is Colour.BLOCKING:
+        return Pool(link)
+    from aftercommit.stores.sql.aio import TaskTurn, ThreadLink  # noqa: PLC0415  (asyncio is loaded when wanted)
+
+    number = count(1)
+    return Pool(lambda: ThreadLink(link(), f"{name}-{next(number)}"), TaskTurn)
 
 
 class LinkExecutor:
@@ -211,18 +233,10 @@ class LinkExecutor:
     #: Whether the database commits a single statement by itself, so that nothing has to be begun for it.
     commits_single = False
 
-    def __init__(self, link: Callable[[], Link], colour: Colour, *, name: str) -> None:
-        """Under asyncio each link lives on a thread, which is named after `name`."""
+    def __init__(self, own: Lender, lent: Lender, colour: Colour) -> None:
+        self._own = own
+        self._lent = lent
         self.colour = colour
-        make: Callable[[], Link] = link
-        turn: Callable[[], Turn] = ThreadTurn
-        if colour is Colour.ASYNC:
-            from aftercommit.stores.sql.aio import TaskTurn, ThreadLink  # noqa: PLC0415  (asyncio, when wanted)
-
-            number = count(1)
-            make, turn = lambda: ThreadLink(link(), f"{name}-{next(number)}"), TaskTurn
-        self._own: Pool[Link] = Pool(make, turn)
-        self._lent: Pool[Link] = Pool(make, turn)
 
     async def fetch(self, sql: str, parameters: Sequence[object] = (), *, writes: bool = True) -> list[Any]:
         writes = writes and not self.commits_single
