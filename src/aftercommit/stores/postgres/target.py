@@ -25,7 +25,7 @@ class PostgresStore(SqlStore):
 
     @property
     def wakeups(self) -> PostgresWakeups:
-        return PostgresWakeups(self.executor, self._beside, self._sql, self.names, self._listening)
+        return PostgresWakeups(self.executor, self._heartbeats, self._sql, self.names, self._listening)
 
     async def close(self) -> None:
         for each in list(self._listening):
