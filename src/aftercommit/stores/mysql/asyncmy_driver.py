@@ -18,12 +18,12 @@ from aftercommit.execution import Colour
 from aftercommit.runtime.process import here
 from aftercommit.stores.mysql.address import Address
 from aftercommit.stores.mysql.executor import MysqlExecutor, MysqlLink
-from aftercommit.stores.mysql.link import AdoptedLinkTx, Link
+from aftercommit.stores.mysql.link import AdoptedLinkTx
 from aftercommit.stores.mysql.pool import GivenPool, own_pool
 from aftercommit.stores.mysql.server import check_version, session_settings
 from aftercommit.stores.sql.aio import TaskTurn
 from aftercommit.stores.sql.connections import Pool, abandoned
-from aftercommit.stores.sql.engines import AsyncEngineSource
+from aftercommit.stores.sql.engines import AwaitedEngine
 
 
 class AsyncmyLink:
@@ -136,24 +136,5 @@ async def _connected(address: Address, *, is_users: bool) -> AsyncmyLink:
 
 def over_engine(engine: Any) -> AsyncmyExecutor:
     """Over the pool of a SQLAlchemy async engine."""
-    pool = GivenPool(_EnginePool(engine), MySQLError)
+    pool = GivenPool(AwaitedEngine(engine, lambda raw: not raw.connected), AsyncmyLink, MySQLError)
     return AsyncmyExecutor(pool, pool, Colour.ASYNC)
-
-
-class _EnginePool:
-    """An async engine's pool."""
-
-    def __init__(self, engine: Any) -> None:
-        self._engine = AsyncEngineSource(engine, lambda raw: not raw.connected)
-
-    async def take(self) -> AsyncmyLink:
-        return AsyncmyLink(await self._engine.take())
-
-    async def give(self, link: Link) -> None:
-        await self._engine.give(link.raw)
-
-    async def check(self) -> None:
-        await self._engine.check()
-
-    def abandon(self) -> None:
-        self._engine.abandon()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Any, Final
 
 from aftercommit.errors import InvalidOption
 from aftercommit.stores.mysql.executor import MysqlLink
 from aftercommit.stores.mysql.link import Link
 from aftercommit.stores.sql.connections import Pool, Turn
+from aftercommit.stores.sql.engines import AwaitedEngine
 
 _FIX: Final = "keep transactions short, or raise pool_size in the URL"
 
@@ -26,34 +27,22 @@ def own_pool(
     )
 
 
-class Source(Protocol):
-    """A pool of the user's, as the drivers' modules wrap it."""
-
-    async def take(self) -> Link: ...
-
-    async def give(self, link: Link) -> None:
-        """Give it back; a dead one is not kept."""
-
-    async def check(self) -> None:
-        """One was dead, so others may be."""
-
-    def abandon(self) -> None: ...
-
-
 class GivenPool:
     """Connections of the user's own pool, in the user's settings. Nothing is set on them that outlives a loan."""
 
-    def __init__(self, source: Source, driver_error: type[Exception]) -> None:
-        self._source = source
+    def __init__(self, engine: AwaitedEngine, link: Callable[[Any], Link], driver_error: type[Exception]) -> None:
+        self._engine = engine
+        self._link = link
         self._driver_error = driver_error
 
     async def take(self) -> MysqlLink:
         return MysqlLink(self._checked, self._driver_error, self._lose)
 
     async def _checked(self) -> Link:
-        link = await self._source.take()
+        raw = await self._engine.take()
+        link = self._link(raw)
         if link.charset != "utf8mb4":
-            await self._source.give(link)
+            await self._engine.give(raw)
             raise InvalidOption(
                 f"the connections that were given speak {link.charset}, in which not every event can be said",
                 fix="open them with charset=utf8mb4",
@@ -61,16 +50,16 @@ class GivenPool:
         return link
 
     async def _lose(self, link: Link) -> None:
-        await self._source.give(link)
-        await self._source.check()
+        await self._engine.give(link.raw)
+        await self._engine.check()
 
     async def give(self, one: MysqlLink, /, *, is_sound: bool = True) -> None:
-        """The source looks for itself whether it is sound."""
+        """The engine looks for itself whether it is sound."""
         if one.link is not None:
-            await self._source.give(one.link)
+            await self._engine.give(one.link.raw)
 
     async def close(self) -> None:
         """It is the user's."""
 
     def abandon(self) -> None:
-        self._source.abandon()
+        self._engine.abandon()

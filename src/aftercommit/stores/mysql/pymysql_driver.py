@@ -16,11 +16,11 @@ from aftercommit.execution import Colour
 from aftercommit.runtime.process import here
 from aftercommit.stores.mysql.address import Address
 from aftercommit.stores.mysql.executor import MysqlExecutor, MysqlLink
-from aftercommit.stores.mysql.link import AdoptedLinkTx, Link
+from aftercommit.stores.mysql.link import AdoptedLinkTx
 from aftercommit.stores.mysql.pool import GivenPool, own_pool
 from aftercommit.stores.mysql.server import check_version, session_settings
 from aftercommit.stores.sql.connections import Pool, ThreadTurn, abandoned
-from aftercommit.stores.sql.engines import EngineSource
+from aftercommit.stores.sql.engines import AwaitedEngine
 
 
 class PymysqlLink:
@@ -120,24 +120,5 @@ def connector(address: Address) -> Callable[[], Any]:
 
 def over_engine(engine: Any) -> PymysqlExecutor:
     """Over the pool of a SQLAlchemy engine."""
-    pool = GivenPool(_EnginePool(engine), pymysql.MySQLError)
+    pool = GivenPool(AwaitedEngine(engine, lambda raw: not raw.open), PymysqlLink, pymysql.MySQLError)
     return PymysqlExecutor(pool, pool, Colour.BLOCKING)
-
-
-class _EnginePool:
-    """A blocking engine's pool, awaited."""
-
-    def __init__(self, engine: Any) -> None:
-        self._engine = EngineSource(engine, lambda raw: not raw.open)
-
-    async def take(self) -> PymysqlLink:
-        return PymysqlLink(self._engine.take())
-
-    async def give(self, link: Link) -> None:
-        self._engine.give(link.raw)
-
-    async def check(self) -> None:
-        self._engine.check()
-
-    def abandon(self) -> None:
-        self._engine.abandon()

@@ -8,7 +8,15 @@ from typing import Any, TypeVar
 from aftercommit.events.claims import QueryResult
 from aftercommit.execution import Colour, Fault, Tx
 from aftercommit.stores.sql.connections import Give, LinkExecutor, pool_of_blocking, retrying
-from aftercommit.stores.sqlserver.connection import AdoptedConnection, SqlServerConnection
+from aftercommit.stores.sql.control import refuse_transaction_control
+from aftercommit.stores.sqlserver.connection import (
+    AdoptedConnection,
+    SqlServerConnection,
+    executed,
+    executed_all_or_none,
+    fetched,
+    queried,
+)
 from aftercommit.stores.sqlserver.faults import reader_of
 
 T = TypeVar("T")
@@ -43,7 +51,7 @@ class SqlServerLink(SqlServerConnection):
         try:
             return await retrying(lambda: attempt(work), self.fault_of)
         finally:
-            await give(self, is_sound=self.is_in_transaction is False)
+            await give(self, is_sound=self.is_sound)
 
     async def _alone(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         self.wake()
@@ -63,7 +71,7 @@ class SqlServerLink(SqlServerConnection):
         try:
             self.begin_transaction()
         except BaseException:
-            await give(self, is_sound=self.is_in_transaction is False)
+            await give(self, is_sound=self.is_sound)
             raise
         return OpenSqlServerTransaction(self, give)
 
@@ -78,13 +86,13 @@ class ConnectionTx:
         self._connection = connection
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        return self._connection.execute(sql, parameters)
+        return self._connection.watched(lambda raw: executed(raw, sql, parameters))
 
     async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
-        return self._connection.execute_many(sql, parameters)
+        return self._connection.watched(lambda raw: executed_all_or_none(raw, sql, parameters))
 
     async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
-        return self._connection.fetch(sql, parameters)
+        return self._connection.watched(lambda raw: fetched(raw, sql, parameters))
 
 
 class OpenSqlServerTransaction(ConnectionTx):
@@ -101,23 +109,24 @@ class OpenSqlServerTransaction(ConnectionTx):
 
     @property
     def is_open(self) -> bool:
-        return self._is_lent and bool(self._connection.is_in_transaction)
+        return self._is_lent and self._connection.is_in_transaction
 
     async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
-        return self._connection.query(sql, parameters)
+        refuse_transaction_control(sql)
+        return self._connection.watched(lambda raw: queried(raw, sql, parameters))
 
     async def commit(self) -> None:
         self._connection.commit()
         await self._return()
 
     async def savepoint(self, name: str) -> None:
-        self._connection.execute(f"SAVE TRANSACTION {name}")
+        await self.execute(f"SAVE TRANSACTION {name}")
 
     async def release(self, name: str) -> None:
         """SQL Server keeps savepoints until the end; one that nobody goes back to does nothing."""
 
     async def rollback_to(self, name: str) -> None:
-        self._connection.execute(f"ROLLBACK TRANSACTION {name}")
+        await self.execute(f"ROLLBACK TRANSACTION {name}")
 
     async def end(self) -> None:
         # A commit that was interrupted may have given it back, and somebody else may have it by now.
@@ -127,4 +136,4 @@ class OpenSqlServerTransaction(ConnectionTx):
 
     async def _return(self) -> None:
         self._is_lent = False
-        await self._give(self._connection, is_sound=self._connection.is_in_transaction is False)
+        await self._give(self._connection, is_sound=self._connection.is_sound)
