@@ -32,7 +32,7 @@ def main(program: str, path: str) -> None:
 def preloaded(outbox: Any, seen: Collector) -> None:
     """Started before the fork: each process delivers what it writes."""
     connections["sqlite"].close()
-    own = outbox._store.executor._own
+    own = outbox._store.executor._own._own  # of the executor that is not Django's, the connections that are no user's
     parents = [id(each) for each in own._idle]
     assert parents
 

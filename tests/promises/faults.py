@@ -20,9 +20,7 @@ from aftercommit.stores.mysql.link import LinkTx
 from aftercommit.stores.postgres import asyncpg_driver, psycopg_async, psycopg_sync
 from aftercommit.stores.sql.records import SqlRecords
 from aftercommit.stores.sql.store import SqlStore
-from aftercommit.stores.sqlite.aio import AsyncOpenSqliteTransaction
-from aftercommit.stores.sqlite.connection import BlockingTx
-from aftercommit.stores.sqlite.executor import OpenSqliteTransaction
+from aftercommit.stores.sqlite.executor import OpenSqliteTransaction, SqliteTx
 from tests.promises.journal import Journal
 from tests.support import _blocking
 
@@ -89,7 +87,7 @@ def within(*statements: str) -> Call:
 
 #: Where each driver runs a statement of the store: what is wrapped takes the text as its second argument.
 STATEMENTS: list[tuple[Any, str]] = [
-    *((BlockingTx, method) for method in ("execute", "execute_many", "fetch")),
+    *((SqliteTx, method) for method in ("execute", "execute_many", "fetch")),
     (psycopg_sync, "run"),
     (psycopg_async, "run"),
     (asyncpg_driver, "parsed_anew"),
@@ -99,7 +97,6 @@ STATEMENTS: list[tuple[Any, str]] = [
 #: The user's own transaction, in either runtime.
 TRANSACTIONS = [
     OpenSqliteTransaction,
-    AsyncOpenSqliteTransaction,
     psycopg_sync.OpenPsycopgTransaction,
     psycopg_async.AsyncOpenPsycopgTransaction,
     asyncpg_driver.OpenAsyncpgTransaction,

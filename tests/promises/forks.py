@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aftercommit import EventEnvelope, Outbox
-from aftercommit.stores.sqlite import connection, target
+from aftercommit.stores.sqlite import target, write_lock
 from tests.promises.journal import Journal
 from tests.promises.listener import EVENT, Listener
 from tests.support import World
@@ -57,12 +57,13 @@ class Program:
 
     def hurry(self, busy_timeout: float) -> None:
         """A process that is locked out says so soon. Only where that is the question: SQLite's waiting is not fair."""
-        connection.BUSY_TIMEOUT = target.BUSY_TIMEOUT = busy_timeout
+        write_lock.BUSY_TIMEOUT = target.BUSY_TIMEOUT = busy_timeout
 
     def connections(self, outbox: Outbox) -> list[int]:
         """What this process has opened: connections in its memory, or the server's numbers of their sessions."""
         if self.world.database == "sqlite":
-            return [id(each.raw) for each in outbox._store.executor._idle]
+            executor = outbox._store.executor
+            return [id(each.raw) for pool in (executor._own, executor._lent) for each in pool._idle]
         with outbox.transaction() as tx:
             return [row[0] for row in tx.execute(SESSION[self.world.database])]
 

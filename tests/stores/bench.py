@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from aftercommit.ports import Colour
-from aftercommit.stores.sqlite.aio import AsyncSqliteExecutor
 from aftercommit.stores.sqlite.executor import SqliteExecutor
 from tests.stores.kit import read, run_in
 
@@ -34,9 +33,7 @@ class Bench:
         self.colour = colour
         self.path = path
         self.kind: type[Opened] = type("Counted", (Opened,), {"living": set()})
-        self.executor: Any = (AsyncSqliteExecutor if colour is Colour.ASYNC else SqliteExecutor)(
-            self.connect, str(path)
-        )
+        self.executor: Any = SqliteExecutor(self.connect, str(path), colour)
         # It stays open: the first connection to a file sets up the log, and for a moment nobody else gets in.
         self.first = sqlite3.connect(path)
         self.first.executescript("PRAGMA journal_mode = WAL; CREATE TABLE t (n INTEGER PRIMARY KEY)")
@@ -46,6 +43,11 @@ class Bench:
         made = sqlite3.connect(self.path, timeout=0, check_same_thread=False, isolation_level=None, factory=self.kind)
         self.kind.living.add(made)
         return made
+
+    @property
+    def pools(self) -> list[Any]:
+        """Of the store's own connections, and of those for users."""
+        return [self.executor._own, self.executor._lent]
 
     @property
     def open_connections(self) -> int:

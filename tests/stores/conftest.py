@@ -12,7 +12,7 @@ pytest.register_assert_rewrite("tests.stores.bench")
 from aftercommit.ports import Colour  # noqa: E402
 from aftercommit.runtime.threads import run  # noqa: E402
 from aftercommit.stores.detect import open_store  # noqa: E402
-from aftercommit.stores.sqlite import connection, target  # noqa: E402
+from aftercommit.stores.sqlite import target, write_lock  # noqa: E402
 from tests.stores.bench import SOON, Bench  # noqa: E402
 from tests.stores.postgres_kit import DRIVERS, Table, Way  # noqa: E402
 
@@ -47,7 +47,7 @@ def on_loop(make_bench: Callable[[Colour], Bench]) -> Bench:
 
 @pytest.fixture
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "BUSY_TIMEOUT", SOON)
+    monkeypatch.setattr(write_lock, "BUSY_TIMEOUT", SOON)
     monkeypatch.setattr(target, "BUSY_TIMEOUT", SOON)
 
 

@@ -56,18 +56,25 @@ def connect(url: str, **more: Any) -> Any:
 def prepared(store: Any, *statements: str) -> Any:
     """The store, with sessions on which these statements were run."""
     for pool in (store.executor._own, store.executor._lent):
-        pool._connect = _and_then(pool._connect, statements)
+        pool._make = _and_then(pool._make, statements)
     return store
 
 
-def _and_then(connect: Callable[[], Any], statements: tuple[str, ...]) -> Callable[[], Any]:
-    async def connected() -> Any:
-        link = await connect()
-        for sql in statements:
-            await link.run(sql)
-        return link
+def _and_then(make: Callable[[], Any], statements: tuple[str, ...]) -> Callable[[], Any]:
+    def made() -> Any:
+        lent = make()
+        connect = lent._connect
 
-    return connected
+        async def connected() -> Any:
+            link = await connect()
+            for sql in statements:
+                await link.run(sql)
+            return link
+
+        lent._connect = connected
+        return lent
+
+    return made
 
 
 class Table:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from aftercommit.ports import Colour
-from aftercommit.stores.sqlserver.aio import AsyncSqlServerExecutor
 from aftercommit.stores.sqlserver.connection import BEGIN, COMMIT, ROLLBACK, SESSION
 from aftercommit.stores.sqlserver.executor import SqlServerExecutor
 from tests.stores.kit import run_in
@@ -237,8 +236,7 @@ class SqlServerBench:
     def __init__(self, colour: Colour) -> None:
         self.colour = colour
         self.server = Server()
-        kind = SqlServerExecutor if colour is Colour.BLOCKING else AsyncSqlServerExecutor
-        self.executor: Any = kind(self.server.connect, Driver(self.server))
+        self.executor: Any = SqlServerExecutor(self.server.connect, Driver(self.server), colour)
 
     def run(self, scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async def whole() -> None:
@@ -255,3 +253,9 @@ class SqlServerBench:
                 await tx.execute(INSERT, (number,))
 
         await self.executor.transact(work)
+
+    async def insert_as_user(self, number: int) -> None:
+        """On a connection of those that users get."""
+        opened = await self.executor.begin()
+        await opened.execute(INSERT, (number,))
+        await opened.commit()

@@ -14,7 +14,7 @@ from aftercommit.errors import StoreBusy, StoreUnavailable
 from aftercommit.events.claims import NewEvent
 from aftercommit.ports import Colour
 from aftercommit.runtime.process import here
-from aftercommit.stores.mysql import asyncmy_driver, pool, pymysql_driver
+from aftercommit.stores.sql import connections
 from aftercommit.testing.kit import event, insert, take
 from tests.servers import PrivateMariadb
 from tests.stores.kit import run_in
@@ -132,8 +132,7 @@ def test_close_leaves_no_connection_and_the_next_use_opens_one(play: Any, table:
 def test_whoever_finds_no_connection_free_is_told(
     table: Table, colour: Colour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (pool, pymysql_driver, asyncmy_driver):
-        monkeypatch.setattr(module, "PATIENCE", 0.05)
+    monkeypatch.setattr(connections, "PATIENCE", 0.05)
 
     async def scenario() -> None:
         store = store_at(f"{table.url}?pool_size=2", colour)
@@ -157,7 +156,7 @@ def test_a_forked_child_leaves_the_parents_connections_alone(play: Any, table: T
         await insert(store, event())
         tx = await opened(store)
         before = set(table.sessions())
-        links = [*store.executor._own._idle, *store.executor._lent._lent]
+        links = [lent.link for lent in (*store.executor._own._idle, *store.executor._lent._lent)]
         parent = here.token
         here.begin_anew()
         try:

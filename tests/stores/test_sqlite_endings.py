@@ -11,11 +11,22 @@ from typing import Any
 import pytest
 
 from aftercommit.ports import Colour
-from aftercommit.stores.sqlite import connection
-from aftercommit.stores.sqlite.connection import Gate
+from aftercommit.stores.sqlite.executor import OpenSqliteTransaction
+from aftercommit.stores.sqlite.write_lock import WriteLock
 from tests.stores.bench import Bench, Opened, assert_nothing_left, our_threads
 from tests.stores.kit import run_in
 from tests.support import Signal
+
+
+def noting(give: Any, given: Signal) -> Any:
+    """How a pool takes a connection back, with a signal when it has."""
+
+    async def noted(*lent: Any, **how: Any) -> None:
+        await give(*lent, **how)
+        given.set()
+
+    return noted
+
 
 # ---------------------------------------------------------------- cancellation
 
@@ -23,8 +34,7 @@ from tests.support import Signal
 def test_a_cancelled_transaction_goes_on_to_its_end(on_loop: Bench) -> None:
     """The caller leaves at once; the work is committed and the connection given back."""
     inside, may_go_on, given = Signal(), Signal(), Signal()
-    give = on_loop.executor._give
-    on_loop.executor._give = lambda *lent: (give(*lent), given.set())
+    on_loop.executor._own.give = noting(on_loop.executor._own.give, given)
 
     async def work(tx: Any) -> None:
         await tx.execute("INSERT INTO t VALUES (1)")
@@ -50,17 +60,16 @@ def test_a_cancelled_transaction_goes_on_to_its_end(on_loop: Bench) -> None:
 
 
 def test_a_begin_that_is_cancelled_leaves_no_transaction(on_loop: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cancelled while it waits at the gate; it gets in afterwards, and goes out again."""
+    """Cancelled while it waits for the write lock; it gets it afterwards, and lets it go."""
     waiting, given = Signal(), Signal()
 
     async def scenario() -> None:
         first = await on_loop.executor.begin()
-        enter = Gate.enter
-        monkeypatch.setattr(Gate, "enter", lambda gate: (waiting.set(), enter(gate)))
+        wait = WriteLock.wait
+        monkeypatch.setattr(WriteLock, "wait", lambda lock: (waiting.set(), wait(lock)))
+        on_loop.executor._lent.give = noting(on_loop.executor._lent.give, given)
         task = asyncio.create_task(on_loop.executor.begin())
         await waiting.wait()
-        give = on_loop.executor._give
-        on_loop.executor._give = lambda *lent: (give(*lent), given.set())
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -69,8 +78,8 @@ def test_a_begin_that_is_cancelled_leaves_no_transaction(on_loop: Bench, monkeyp
         await first.commit()
         await given.wait()
         await on_loop.insert(2)
-        assert [made.in_transaction for made in on_loop.kind.living] == [False, False]
-        assert on_loop.open_connections == 2
+        assert [made.in_transaction for made in on_loop.kind.living] == [False, False, False]
+        assert on_loop.open_connections == 3, "two for users, one of the store's own"
 
     on_loop.run(scenario)
     assert on_loop.numbers() == [1, 2]
@@ -79,17 +88,17 @@ def test_a_begin_that_is_cancelled_leaves_no_transaction(on_loop: Bench, monkeyp
 def test_a_commit_that_is_cancelled_is_committed_and_ends_once(on_loop: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """As asyncio.run() does at its end, to shielded tasks too. The caller then ends what it takes for open."""
     inside, may_go_on = Signal(), Signal()
-    commit = connection.SqliteConnection.commit
+    commit = OpenSqliteTransaction.commit
 
-    def slow(one: connection.SqliteConnection) -> None:
+    async def slow(one: OpenSqliteTransaction) -> None:
         inside.set()
         may_go_on.wait_here()
-        commit(one)
+        await commit(one)
 
     async def scenario() -> None:
         opened = await on_loop.executor.begin()
         await opened.execute("INSERT INTO t VALUES (1)")
-        monkeypatch.setattr(connection.SqliteConnection, "commit", slow)
+        monkeypatch.setattr(OpenSqliteTransaction, "commit", slow)
         task = asyncio.create_task(opened.commit())
         await inside.wait()
         task.cancel()
@@ -97,7 +106,7 @@ def test_a_commit_that_is_cancelled_is_committed_and_ends_once(on_loop: Bench, m
             await task
         may_go_on.set()
         await opened.end()
-        assert len(on_loop.executor._idle) == 1
+        assert len(on_loop.executor._lent._idle) == 1
 
     on_loop.run(scenario)
     assert on_loop.numbers() == [1]
@@ -106,8 +115,7 @@ def test_a_commit_that_is_cancelled_is_committed_and_ends_once(on_loop: Bench, m
 def test_a_loop_that_has_closed_does_not_hurt_the_thread(on_loop: Bench) -> None:
     """A work that outlives its loop ends all the same."""
     inside, may_go_on, given = Signal(), Signal(), Signal()
-    give = on_loop.executor._give
-    on_loop.executor._give = lambda *lent: (give(*lent), given.set())
+    on_loop.executor._own.give = noting(on_loop.executor._own.give, given)
 
     async def work(tx: Any) -> None:
         inside.set()
@@ -164,7 +172,8 @@ def test_a_connection_that_is_out_at_close_is_closed_when_it_comes_back(bench: B
 def test_close_does_not_miss_a_connection_that_comes_back_meanwhile(bench: Bench) -> None:
     """The interleaving is forced: close() begins when the connection is on its way to the others."""
     closers: list[threading.Thread] = []
-    give = bench.executor._give
+    pool = bench.executor._own
+    give = pool.give
 
     class Meddled(list[Any]):
         is_armed = False
@@ -176,11 +185,11 @@ def test_close_does_not_miss_a_connection_that_comes_back_meanwhile(bench: Bench
                 closers[0].join(0.2)  # it is through by now, or waits until the connection is back
             return super().__len__()
 
-    def armed(*lent: Any) -> None:
+    async def armed(*lent: Any, **how: Any) -> None:
         Meddled.is_armed = True
-        give(*lent)
+        await give(*lent, **how)
 
-    bench.executor._idle, bench.executor._give = Meddled(), armed
+    pool._idle, pool.give = Meddled(), armed
     run_in(bench.colour, bench.insert(1))
     assert len(closers) == 1
     closers[0].join(20)

@@ -16,16 +16,17 @@ import pytest
 from aftercommit.errors import OutboxError, StoreBusy
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
+from aftercommit.stores.sql.connections import KEPT
 from aftercommit.stores.sqlite import target
-from aftercommit.stores.sqlite.connection import gate_of
-from aftercommit.stores.sqlite.executor import KEPT, SqliteExecutor
+from aftercommit.stores.sqlite.executor import SqliteExecutor
+from aftercommit.stores.sqlite.write_lock import write_lock_of
 from tests.stores.bench import Bench, assert_nothing_left
 
 # ---------------------------------------------------------------- writers in line
 
 
 def test_writers_of_one_process_never_find_the_database_busy(blocking: Bench) -> None:
-    """Threads. Their connections wait not a moment for SQLite's lock; the gate does."""
+    """Threads. Their connections wait not a moment for SQLite's lock; the write lock does."""
     start, problems = threading.Barrier(4), []
 
     def write(first: int) -> None:
@@ -57,10 +58,10 @@ def test_tasks_never_find_the_database_busy(on_loop: Bench) -> None:
     assert on_loop.numbers() == list(range(5 * KEPT))
 
 
-def test_two_executors_of_one_file_share_a_gate(blocking: Bench) -> None:
+def test_two_executors_of_one_file_share_a_write_lock(blocking: Bench) -> None:
     other = SqliteExecutor(blocking.connect, str(blocking.path))
-    assert other._gate is blocking.executor._gate is gate_of(str(blocking.path))
-    assert gate_of(str(blocking.path) + "x") is not other._gate
+    assert other._write_lock is blocking.executor._write_lock is write_lock_of(str(blocking.path))
+    assert write_lock_of(str(blocking.path) + "x") is not other._write_lock
 
 
 def test_a_transaction_inside_another_is_told_so(bench: Bench, short_patience: None) -> None:
@@ -128,7 +129,8 @@ def test_another_process_that_holds_the_lock_is_named(
             await bench.executor.begin()
         holder.communicate()
         await bench.insert(3)
-        assert bench.open_connections == 1
+        assert [len(pool._idle) for pool in bench.pools] == [1, 1]
+        assert bench.open_connections == 2
 
     bench.run(scenario)
     assert bench.numbers() == [1, 3]
@@ -238,7 +240,7 @@ def test_only_so_many_idle_connections_are_kept(bench: Bench) -> None:
 
     async def whole() -> None:
         await scenario()
-        assert len(bench.executor._idle) == KEPT
+        assert len(bench.executor._own._idle) == KEPT
 
     bench.run(whole)
     assert_nothing_left(bench)

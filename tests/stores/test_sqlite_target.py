@@ -21,7 +21,7 @@ from aftercommit.errors import InvalidOption, SchemaMismatch, UnknownStore
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
-from aftercommit.stores.sqlite import executor as executors
+from aftercommit.stores.sql import connections as executors
 from aftercommit.stores.sqlite import target
 from aftercommit.testing.kit import event, ids, insert, take
 from tests.stores.kit import run_in, store_at
@@ -339,13 +339,13 @@ def test_a_forked_child_leaves_the_parents_connections_alone(tmp_path: Path, col
         await insert(store, event("parent"))
 
     run_in(colour, prepare())
-    parents = list(store.executor._idle)
+    parents = list(store.executor._own._idle)
     assert len(parents) == 1
 
     def child() -> None:
         kept = len(executors.abandoned)
         store.abandon()
-        assert store.executor._idle == []
+        assert store.executor._own._idle == []
         assert executors.abandoned[kept:] == parents
 
         async def use() -> None:
@@ -361,7 +361,7 @@ def test_a_forked_child_leaves_the_parents_connections_alone(tmp_path: Path, col
     async def go_on() -> None:
         claimed = await take(store, "parent")
         assert [each.event.event_type for each in claimed] == ["child"]
-        assert store.executor._idle == parents
+        assert store.executor._own._idle == parents
         await store.close()
 
     run_in(colour, go_on())
@@ -370,7 +370,7 @@ def test_a_forked_child_leaves_the_parents_connections_alone(tmp_path: Path, col
 @needs_fork
 @may_fork_beside_threads
 @either_colour
-def test_a_gate_and_a_pool_held_at_the_fork_do_not_stop_the_child(tmp_path: Path, colour: Colour) -> None:
+def test_a_write_lock_and_a_pool_held_at_the_fork_do_not_stop_the_child(tmp_path: Path, colour: Colour) -> None:
     """Promise 14: threads that hold them do not exist in the child."""
     store = store_at(tmp_path / "app.db", colour)
 
@@ -392,11 +392,11 @@ def test_a_gate_and_a_pool_held_at_the_fork_do_not_stop_the_child(tmp_path: Path
     held, may_go_on = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with store.executor._lock:
-            store.executor._gate.enter()
+        with store.executor._own._lock, store.executor._lent._lock:
+            store.executor._write_lock.wait()
             held.set()
             may_go_on.wait(20)
-            store.executor._gate.leave()
+            store.executor._write_lock.leave()
 
     holder = threading.Thread(target=hold)
     holder.start()

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from aftercommit.errors import StoreBusy
 from aftercommit.ports import Colour
-from aftercommit.stores.sql.connection_thread import abandoned
-from aftercommit.stores.sql.connections import TRIES
+from aftercommit.stores.sql import connections
+from aftercommit.stores.sql.connections import LARGEST, TRIES, abandoned
 from aftercommit.stores.sqlserver.connection import LOCK_TIMEOUT, SESSION
 from tests.stores.sqlserver_kit import (
     INSERT,
@@ -174,20 +175,21 @@ def test_an_idle_connection_that_was_killed_is_replaced(bench: SqlServerBench) -
     """By the next use, whatever that is; nobody hears of it."""
 
     async def scenario() -> None:
+        await bench.insert_as_user(0)
         await bench.insert(1)
         bench.server.kill()
         await bench.insert(2)
         bench.server.kill()
-        assert await bench.executor.fetch(SELECT) == [(1,), (2,)]
+        assert await bench.executor.fetch(SELECT) == [(0,), (1,), (2,)]
         bench.server.kill()
         opened = await bench.executor.begin()
         assert opened.is_open
         await opened.execute(INSERT, (3,))
         await opened.commit()
-        assert len(bench.server.open) == 1
+        assert [each.is_dead for each in bench.server.open] == [True, False], "the store's own is not used yet"
 
     bench.run(scenario)
-    assert bench.server.committed == [1, 2, 3]
+    assert bench.server.committed == [0, 1, 2, 3]
     assert_nothing_left(bench)
 
 
@@ -224,6 +226,27 @@ def test_a_server_that_cannot_be_reached_is_tried_again_by_the_next(bench: SqlSe
     assert bench.server.committed == [1]
 
 
+def test_only_so_many_connections_are_opened(bench: SqlServerBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes in vain is told, and the store has its own."""
+    monkeypatch.setattr(connections, "PATIENCE", 0.05)
+
+    async def scenario() -> None:
+        held = [await bench.executor.begin() for _ in range(LARGEST)]
+        with pytest.raises(StoreBusy, match=f"all {LARGEST} connections"):
+            await bench.executor.begin()
+        assert len(bench.server.connections) == LARGEST
+        await bench.insert(1)
+        await held.pop().end()
+        await bench.insert_as_user(2)
+        for each in held:
+            await each.end()
+        assert len(bench.server.connections) == LARGEST + 1
+
+    bench.run(scenario)
+    assert bench.server.committed == [1, 2]
+    assert_nothing_left(bench)
+
+
 def test_close_leaves_no_connection_and_no_thread(bench: SqlServerBench) -> None:
     async def scenario() -> None:
         opened = await bench.executor.begin()
@@ -233,7 +256,7 @@ def test_close_leaves_no_connection_and_no_thread(bench: SqlServerBench) -> None
         assert len(bench.server.open) == 1, "the one that is out"
         await opened.execute(INSERT, (2,))
         await opened.commit()
-        assert bench.executor._idle == [], "it has come back too late"
+        assert bench.executor._lent._idle == [], "it has come back too late"
         await bench.executor.close()
         await bench.insert(3)
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from aftercommit.errors import MissingDriver, OutboxError, StoreUnavailable, UnknownStore
 from aftercommit.ports import Colour
-from aftercommit.stores.sqlserver.aio import AsyncSqlServerExecutor
 from aftercommit.stores.sqlserver.executor import SqlServerExecutor
 from aftercommit.stores.sqlserver.target import SqlServerStore, sqlserver_from_factory, sqlserver_from_url
 from aftercommit.stores.sqlserver.url import address_of
@@ -96,7 +95,7 @@ def test_a_store_has_the_executor_of_its_colour(driver: Driver, colour: Colour) 
     store = sqlserver_from_url(URL + "?connect_timeout=3", colour)
     assert type(store) is SqlServerStore
     assert store.colour is colour
-    assert type(store.executor) is (SqlServerExecutor if colour is Colour.BLOCKING else AsyncSqlServerExecutor)
+    assert (type(store.executor), store.executor.colour) == (SqlServerExecutor, colour)
     assert driver.strings == []
     run_in(colour, touch(store))
     assert driver.strings == [address_of(URL).connection_string]

@@ -72,7 +72,7 @@ def test_a_transaction_that_is_not_committed_is_undone(bench: SqlServerBench) ->
         await opened.execute(INSERT, (1,))
         await opened.end()
         await opened.end()
-        await bench.insert(2)
+        await bench.insert_as_user(2)
 
     bench.run(scenario)
     assert bench.server.committed == [2]
@@ -142,7 +142,7 @@ def test_a_connection_that_was_handed_out_commits_as_others(bench: SqlServerBenc
         opened.connection.cursor().execute(INSERT, (1,))
         await opened.commit()
         before = len(bench.server.log)
-        await bench.insert(2)
+        await bench.insert_as_user(2)
         assert "SELECT @@TRANCOUNT" not in bench.server.log[before:], "it is ours again"
 
     bench.run(scenario)
@@ -234,8 +234,13 @@ def test_a_begin_that_is_cancelled_leaves_no_transaction(on_loop: SqlServerBench
 
     async def scenario() -> None:
         on_loop.server.before = slow
-        give = on_loop.executor._give
-        on_loop.executor._give = lambda *lent: (give(*lent), given.set())
+        give = on_loop.executor._lent.give
+
+        async def noted(*lent: Any, **how: Any) -> None:
+            await give(*lent, **how)
+            given.set()
+
+        on_loop.executor._lent.give = noted
         task = asyncio.create_task(on_loop.executor.begin())
         await inside.wait()
         task.cancel()
@@ -244,7 +249,7 @@ def test_a_begin_that_is_cancelled_leaves_no_transaction(on_loop: SqlServerBench
         may_go_on.set()
         await given.wait()
         assert [each.depth for each in on_loop.server.open] == [0]
-        await on_loop.insert(1)
+        await on_loop.insert_as_user(1)
 
     on_loop.run(scenario)
     assert on_loop.server.committed == [1]
@@ -270,7 +275,7 @@ def test_a_commit_that_is_cancelled_runs_to_its_end(on_loop: SqlServerBench) -> 
             await task
         may_go_on.set()
         await opened.end()
-        assert len(on_loop.executor._idle) == 1
+        assert len(on_loop.executor._lent._idle) == 1
 
     on_loop.run(scenario)
     assert on_loop.server.committed == [1]
@@ -286,12 +291,12 @@ def test_an_interrupt_after_the_servers_begin_leaves_nothing_open(monkeypatch: p
         raise KeyboardInterrupt
 
     async def scenario() -> None:
-        await bench.insert(1)
+        await bench.insert_as_user(1)
         monkeypatch.setattr(Cursor, "close", interrupted)
         with pytest.raises(KeyboardInterrupt):
             await bench.executor.begin()
         assert bench.server.open == []
-        await bench.insert(2)
+        await bench.insert_as_user(2)
 
     bench.run(scenario)
     assert bench.server.committed == [1, 2]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from aftercommit import EventEnvelope, NotInTransaction
-from aftercommit.stores.sqlite.connection import Gate
+from aftercommit.stores.sqlite.write_lock import WriteLock
 from tests.support import PATIENCE, Collector, Signal, World
 from tests.transactions.kit import Fates, free_slots, hot_count, listening, payloads
 
@@ -67,7 +67,11 @@ class CancelledAt:
 def in_transactions(outbox: Any) -> int:
     """How many connections of the outbox are in a transaction."""
     executor = outbox._store.executor
-    return sum(not thread.is_clean() for thread in (*executor._idle, *executor._lent))
+    return sum(
+        link._link.raw is not None and not link._link.is_clean
+        for pool in (executor._own, executor._lent)
+        for link in (*pool._idle, *pool._lent)
+    )
 
 
 @pytest.mark.parametrize("moment", ["early", "late"])
@@ -156,7 +160,7 @@ class Blocked:
 
     def __init__(self, tx: Any) -> None:
         self._gate = threading.Event()
-        tx.tx._thread.post(lambda _: self._gate.wait(PATIENCE))
+        tx.tx._link.post(lambda: self._gate.wait(PATIENCE))
 
     def let_go(self) -> None:
         self._gate.set()
@@ -240,11 +244,11 @@ def test_a_task_that_is_cancelled_while_it_waits_for_its_turn_never_begins(
 
     async def scenario() -> None:
         outbox = world.outbox()
-        at_the_gate, enter = Signal(), Gate.enter
+        in_line, wait = Signal(), WriteLock.wait
         async with outbox.transaction():
-            monkeypatch.setattr(Gate, "enter", lambda gate: (at_the_gate.set(), enter(gate)))
+            monkeypatch.setattr(WriteLock, "wait", lambda lock: (in_line.set(), wait(lock)))
             waiting = asyncio.create_task(outbox.begin())
-            await at_the_gate.wait()
+            await in_line.wait()
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from aftercommit import NotAwaited, NotInTransaction, TransactionEnded, UnsupportedTransaction
-from aftercommit.stores.sqlite.connection import Gate
+from aftercommit.stores.sqlite.write_lock import WriteLock
 from aftercommit.transactions import ambient
 from tests.support import PATIENCE, Signal, World
 from tests.transactions.kit import Deliberate, beside, elsewhere, watched
@@ -228,7 +228,7 @@ def test_a_thread_that_comes_after_the_opener_cannot_write_into_it(tmp_path) -> 
 
 def test_others_have_transactions_of_their_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The inherited one is not taken for an outer block: what is begun elsewhere is no savepoint of it."""
-    at_the_gate, enter = Signal(), Gate.enter
+    in_line, wait = Signal(), WriteLock.wait
 
     async def scenario() -> None:
         outbox = world.outbox()
@@ -239,9 +239,9 @@ def test_others_have_transactions_of_their_own(world: World, monkeypatch: pytest
 
         with pytest.raises(Deliberate):
             async with outbox.transaction():
-                monkeypatch.setattr(Gate, "enter", lambda gate: (at_the_gate.set(), enter(gate)))
+                monkeypatch.setattr(WriteLock, "wait", lambda lock: (in_line.set(), wait(lock)))
                 theirs = beside(world, independent)
-                await at_the_gate.wait()
+                await in_line.wait()
                 await outbox.write("T", '"ours"')
                 raise Deliberate
         await theirs()
@@ -380,11 +380,11 @@ def test_a_closed_connection_is_refused(world: World) -> None:
 
 def test_callbacks_on_a_plain_connection_are_refused(world: World) -> None:
     """TC-076: they could never fire."""
-    from aftercommit.stores.sqlite.connection import BlockingTx
+    from aftercommit.stores.sqlite.executor import SqliteTx
     from aftercommit.transactions.dbapi import DbapiTransaction
 
     connection = sqlite3.connect(world.path)
-    context = DbapiTransaction(connection, BlockingTx(connection))
+    context = DbapiTransaction(connection, SqliteTx(connection))
     assert context.current_connection() is connection
     for register in (context.after_commit, context.after_rollback):
         with pytest.raises(UnsupportedTransaction, match=r"Fix: use outbox\.transaction\(\)"):

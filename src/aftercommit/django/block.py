@@ -15,7 +15,6 @@ from aftercommit.errors import UnsupportedTransaction
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour, Tx
 from aftercommit.stores.sql.execution import Fault
-from aftercommit.stores.sql.single import SingleStatements
 
 T = TypeVar("T")
 
@@ -88,7 +87,7 @@ def _without_zone(value: Any) -> Any:
     return value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
-class BlockExecutor(SingleStatements):
+class BlockExecutor:
     """Runs everything on Django's connection of this thread: in its atomic block, else in one of its own."""
 
     colour = Colour.BLOCKING
@@ -99,6 +98,12 @@ class BlockExecutor(SingleStatements):
         self._alias = alias
         self._tx = tx
         self._fault_of = fault_of
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = (), *, writes: bool = True) -> list[Any]:
+        return await self.transact(lambda tx: tx.fetch(sql, parameters))
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        return await self.transact(lambda tx: tx.execute(sql, parameters))
 
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
         with atomic(using=self._alias):

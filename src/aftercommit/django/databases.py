@@ -76,7 +76,7 @@ def begins_deferred(connection: BaseDatabaseWrapper) -> bool:
 
 
 def _sqlite() -> Vendor:
-    from aftercommit.stores.sqlite.connection import fault_of
+    from aftercommit.stores.sqlite.executor import fault_of
     from aftercommit.stores.sqlite.target import DIALECT
 
     return Vendor(DIALECT, _own_sqlite, CursorTx, fault_of)

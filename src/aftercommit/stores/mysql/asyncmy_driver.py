@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -17,14 +16,14 @@ from asyncmy.errors import MySQLError
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour
 from aftercommit.runtime.process import here
-from aftercommit.stores.mysql import faults
 from aftercommit.stores.mysql.address import Address
-from aftercommit.stores.mysql.executor import MysqlExecutor
-from aftercommit.stores.mysql.link import AdoptedLinkTx, Link, abandoned
-from aftercommit.stores.mysql.pool import PATIENCE, GivenPool, Pool, no_connection
+from aftercommit.stores.mysql.executor import MysqlExecutor, MysqlLink
+from aftercommit.stores.mysql.link import AdoptedLinkTx
+from aftercommit.stores.mysql.pool import GivenPool, own_pool
 from aftercommit.stores.mysql.server import check_version, session_settings
-from aftercommit.stores.sql.engines import AsyncEngineSource
-from aftercommit.stores.sql.execution import Fault
+from aftercommit.stores.sql.aio import TaskTurn
+from aftercommit.stores.sql.connections import Pool, abandoned
+from aftercommit.stores.sql.engines import AwaitedEngine
 
 
 class AsyncmyLink:
@@ -90,34 +89,9 @@ class AsyncmyLink:
         self.raw._connected = False  # which close() leaves as it was
 
 
-class TaskSlots:
-    """So many tasks at a time, on the event loop at hand."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._loop: object = None
-        self.reset()
-
-    def reset(self) -> None:
-        self._semaphore = asyncio.Semaphore(self._count)
-
-    async def take(self) -> Callable[[], None]:
-        if self._loop is not asyncio.get_running_loop():
-            self._loop = asyncio.get_running_loop()
-            self.reset()
-        semaphore = self._semaphore
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await semaphore.acquire()
-        except TimeoutError:
-            raise no_connection(self._count) from None
-        return semaphore.release
-
-
 class AsyncmyExecutor(MysqlExecutor):
     """Runs on the caller's event loop. Connections of a loop that has ended are given up."""
 
-    colour = Colour.ASYNC
     driver_error = MySQLError
 
     def adopt(self, connection: object) -> AdoptedLinkTx | None:
@@ -127,17 +101,18 @@ class AsyncmyExecutor(MysqlExecutor):
 def over_connections(address: Address) -> AsyncmyExecutor:
     """Over connections of our own, for the store and for users apart."""
 
-    def pool(*, is_users: bool) -> Pool:
+    def pool(*, is_users: bool) -> Pool[MysqlLink]:
         async def connected() -> AsyncmyLink:
             return await _connected(address, is_users=is_users)
 
-        return Pool(connected, fault_of, TaskSlots(address.pool_size))
+        return own_pool(connected, MySQLError, TaskTurn, address.pool_size, is_lost)
 
-    return AsyncmyExecutor(own=pool(is_users=False), lent=pool(is_users=True))
+    return AsyncmyExecutor(pool(is_users=False), pool(is_users=True), Colour.ASYNC)
 
 
-def fault_of(error: Exception) -> Fault:
-    return faults.fault_of(error, MySQLError)
+def is_lost(one: MysqlLink) -> bool:
+    """Whoever had it has ended with their event loop."""
+    return one.link is not None and one.link.raw.loop.is_closed()
 
 
 async def _connected(address: Address, *, is_users: bool) -> AsyncmyLink:
@@ -161,24 +136,5 @@ async def _connected(address: Address, *, is_users: bool) -> AsyncmyLink:
 
 def over_engine(engine: Any) -> AsyncmyExecutor:
     """Over the pool of a SQLAlchemy async engine."""
-    pool = GivenPool(_EnginePool(engine), fault_of)
-    return AsyncmyExecutor(own=pool, lent=pool)
-
-
-class _EnginePool:
-    """An async engine's pool."""
-
-    def __init__(self, engine: Any) -> None:
-        self._engine = AsyncEngineSource(engine, lambda raw: not raw.connected)
-
-    async def take(self) -> AsyncmyLink:
-        return AsyncmyLink(await self._engine.take())
-
-    async def give(self, link: Link) -> None:
-        await self._engine.give(link.raw)
-
-    async def check(self) -> None:
-        await self._engine.check()
-
-    def abandon(self) -> None:
-        self._engine.abandon()
+    pool = GivenPool(AwaitedEngine(engine, lambda raw: not raw.connected), AsyncmyLink, MySQLError)
+    return AsyncmyExecutor(pool, pool, Colour.ASYNC)

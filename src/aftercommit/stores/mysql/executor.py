@@ -1,17 +1,17 @@
-"""Transactions over connections of our own, in either colour; the drivers' modules give the colour."""
+"""Transactions in either colour; the drivers' modules give the colour."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from aftercommit.errors import TransactionEnded
 from aftercommit.events.claims import QueryResult
-from aftercommit.ports import Colour, Tx
+from aftercommit.ports import Tx
 from aftercommit.stores.mysql.faults import fault_of, is_in_step
 from aftercommit.stores.mysql.link import Link, LinkTx
-from aftercommit.stores.mysql.pool import Lender
+from aftercommit.stores.sql.connections import Give, LinkExecutor, retrying
 from aftercommit.stores.sql.control import refuse_transaction_control
 from aftercommit.stores.sql.execution import Fault
 
@@ -23,89 +23,124 @@ _READ_COMMITTED: Final = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
 _BEGIN: Final = "START TRANSACTION"
 
-#: How often a transaction is tried that ends in deadlocks.
-_TRIES: Final = 10
 
+class MysqlExecutor(LinkExecutor):
+    """Runs statements in either colour: its links give it."""
 
-class MysqlExecutor:
-    """Runs statements. The store's own connections are not those that users get: what a user sets on a connection
-    (a SQL mode, another database) is met by users only."""
+    commits_single = True  # in autocommit mode
 
-    colour: Colour
     #: The root of the driver's errors.
     driver_error: type[Exception]
 
-    def __init__(self, own: Lender, lent: Lender) -> None:
-        self._own = own
-        self._lent = lent
+    def fault_of(self, error: Exception) -> Fault:
+        return fault_of(error, self.driver_error)
 
-    async def fetch(self, sql: str, parameters: Sequence[object] = (), *, writes: bool = True) -> list[Any]:
-        return await self._alone(lambda tx: tx.fetch(sql, parameters))
 
-    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        return await self._alone(lambda tx: tx.execute(sql, parameters))
+class MysqlLink:
+    """A connection as it is lent: opened when it is first needed, and again when it did not survive a rest."""
 
-    async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
-        if not writes:
-            return await self._alone(work)
-        return await self._until_no_conflict(lambda: self._once(work, _READ_COMMITTED, _BEGIN))
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Link]],
+        driver_error: type[Exception],
+        lose: Callable[[Link], Awaitable[None]] | None = None,
+    ) -> None:
+        """`lose` is told of one that did not survive."""
+        self._connect = connect
+        self._driver_error = driver_error
+        self._lose = lose
+        self.link: Link | None = None
 
-    async def _alone(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        """Not begun: in autocommit mode one statement is a transaction, and reads need none."""
-        return await self._until_no_conflict(lambda: self._once(work, _READ_COMMITTED))
+    async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], give: Give, *, writes: bool) -> T:
+        """The loser of a deadlock is rolled back whole, and all of it is done again. Reads need no transaction, and a
+        single statement is one by itself."""
+        opening = (_READ_COMMITTED, _BEGIN) if writes else (_READ_COMMITTED,)
+        try:
+            return await retrying(lambda: self._once(work, opening), self._fault_of)
+        finally:
+            await give(self, is_sound=self.is_sound)
 
-    async def _until_no_conflict(self, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The loser of a deadlock is rolled back whole, and all of it is done again."""
-        for _ in range(_TRIES - 1):
-            try:
-                return await attempt()
-            except Exception as error:
-                if self.fault_of(error) is not Fault.CONFLICT:
-                    raise
-        return await attempt()
-
-    async def _once(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *opening: str) -> T:
-        link = await self._own.take(*opening)
+    async def _once(self, work: Callable[[Tx], Coroutine[Any, Any, T]], opening: Sequence[str]) -> T:
+        link = await self._ready(opening)
         try:
             value = await work(LinkTx(link))
             if link.is_in_transaction:
                 await link.run("COMMIT")
         except BaseException as error:
-            await self._undo(link, error)
+            # A connection on which a rollback is in doubt is given up: a cancelled statement leaves replies unread.
+            if is_in_step(error, self._driver_error):
+                await rolled_back(link)
+            else:
+                link.drop()
             raise
-        finally:
-            await self._own.give(link)
         return value
 
-    async def _undo(self, link: Link, error: BaseException) -> None:
-        """Roll back; give up a connection on which that is in doubt. A cancelled statement leaves replies unread."""
-        if not is_in_step(error, self.driver_error):
-            link.drop()
-            return
-        await rolled_back(link)
-
-    async def begin(self) -> OpenMysqlTransaction:
+    async def begin(self, give: Give) -> OpenMysqlTransaction:
         """In the isolation level of the server: it is the user's transaction."""
-        return OpenMysqlTransaction(await self._lent.take(_BEGIN), self._lent.give)
+        try:
+            link = await self._ready((_BEGIN,))
+        except BaseException:
+            await give(self, is_sound=self.is_sound)
+            raise
+        return OpenMysqlTransaction(self, link, give)
 
-    def fault_of(self, error: Exception) -> Fault:
-        return fault_of(error, self.driver_error)
+    async def _ready(self, opening: Sequence[str]) -> Link:
+        """The connection, with these statements run on it. Every transaction begins so: what died while nobody used it
+        is found here, and another one takes over."""
+        if self.link is not None and not self.link.is_here:  # it belongs to an event loop that has ended
+            self.link.drop()
+        link = self.link if self.link is not None and self.link.is_open else await self._anew()
+        try:
+            await _opened(link, opening)
+        except Exception as error:
+            if self._fault_of(error) is not Fault.UNREACHABLE:
+                raise
+            link = await self._anew()
+            await _opened(link, opening)
+        return link
+
+    async def _anew(self) -> Link:
+        dead, self.link = self.link, None
+        if dead is not None and self._lose is not None:
+            await self._lose(dead)
+        self.link = await self._connect()
+        return self.link
+
+    def _fault_of(self, error: Exception) -> Fault:
+        return fault_of(error, self._driver_error)
+
+    @property
+    def is_sound(self) -> bool:
+        """As it was lent: open, out of every transaction, in autocommit mode."""
+        link = self.link
+        return link is not None and link.is_open and not link.is_in_transaction and link.is_autocommit
 
     async def close(self) -> None:
-        await self._own.close()
-        await self._lent.close()
+        if self.link is not None and self.link.is_here:
+            await self.link.close()
 
-    def abandon(self) -> None:
-        self._own.abandon()
-        self._lent.abandon()
+    def drop(self) -> None:
+        if self.link is not None:
+            self.link.drop()
+
+
+async def _opened(link: Link, opening: Sequence[str]) -> None:
+    """Run these on it; when that fails, it is closed."""
+    try:
+        for sql in opening:
+            await link.run(sql)
+    except BaseException:
+        link.drop()
+        raise
 
 
 class OpenMysqlTransaction(LinkTx):
     """A transaction that the user steers."""
 
-    def __init__(self, link: Link, give_back: Callable[[Link], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, lent: MysqlLink, link: Link, give: Give) -> None:
         super().__init__(link)
-        self._give_back = give_back
+        self._lent = lent
+        self._give = give
         self._is_lent = True
         #: The user has the driver's connection, so the state that was heard last may be an old one.
         self._is_exposed = False
@@ -166,7 +201,7 @@ class OpenMysqlTransaction(LinkTx):
 
     async def _return(self) -> None:
         self._is_lent = False
-        await self._give_back(self._link)
+        await self._give(self._lent, is_sound=self._lent.is_sound)
 
 
 async def rolled_back(link: Link) -> None:

@@ -18,9 +18,6 @@ _CHUNK: Final = 500_000
 
 _SAVEPOINT: Final = "aftercommit_many"
 
-#: Connections of a parent process. Closing one here would end the parent's session, so they are kept for ever.
-abandoned: Final[list[object]] = []
-
 
 class Link(Protocol):
     """A driver's connection, awaited. The server's own word, which comes with every reply, tells its state."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -15,14 +14,13 @@ from pymysql.cursors import Cursor
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour
 from aftercommit.runtime.process import here
-from aftercommit.stores.mysql import faults
 from aftercommit.stores.mysql.address import Address
-from aftercommit.stores.mysql.executor import MysqlExecutor
-from aftercommit.stores.mysql.link import AdoptedLinkTx, Link, abandoned
-from aftercommit.stores.mysql.pool import PATIENCE, GivenPool, Pool, no_connection
+from aftercommit.stores.mysql.executor import MysqlExecutor, MysqlLink
+from aftercommit.stores.mysql.link import AdoptedLinkTx
+from aftercommit.stores.mysql.pool import GivenPool, own_pool
 from aftercommit.stores.mysql.server import check_version, session_settings
-from aftercommit.stores.sql.engines import EngineSource
-from aftercommit.stores.sql.execution import Fault
+from aftercommit.stores.sql.connections import Pool, ThreadTurn, abandoned
+from aftercommit.stores.sql.engines import AwaitedEngine
 
 
 class PymysqlLink:
@@ -76,27 +74,9 @@ def _result(cursor: Any, sql: str, parameters: Any) -> QueryResult:
         return QueryResult(list(cursor.fetchall()), cursor.rowcount, cursor.lastrowid)
 
 
-class ThreadSlots:
-    """So many threads at a time."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self.reset()
-
-    def reset(self) -> None:
-        self._semaphore = threading.Semaphore(self._count)
-
-    async def take(self) -> Callable[[], None]:
-        semaphore = self._semaphore
-        if not semaphore.acquire(timeout=PATIENCE):
-            raise no_connection(self._count)
-        return semaphore.release
-
-
 class PymysqlExecutor(MysqlExecutor):
     """Runs in the caller's thread."""
 
-    colour = Colour.BLOCKING
     driver_error = pymysql.MySQLError
 
     def adopt(self, connection: object) -> AdoptedLinkTx | None:
@@ -106,17 +86,13 @@ class PymysqlExecutor(MysqlExecutor):
 def over_connections(connect: Callable[[], Any], pool_size: int) -> PymysqlExecutor:
     """Over connections that `connect` opens, for the store and for users apart."""
 
-    def pool(*, is_users: bool) -> Pool:
+    def pool(*, is_users: bool) -> Pool[MysqlLink]:
         async def connected() -> PymysqlLink:
             return await _set_up(PymysqlLink(connect()), is_users=is_users)
 
-        return Pool(connected, fault_of, ThreadSlots(pool_size))
+        return own_pool(connected, pymysql.MySQLError, ThreadTurn, pool_size)
 
-    return PymysqlExecutor(own=pool(is_users=False), lent=pool(is_users=True))
-
-
-def fault_of(error: Exception) -> Fault:
-    return faults.fault_of(error, pymysql.MySQLError)
+    return PymysqlExecutor(pool(is_users=False), pool(is_users=True), Colour.BLOCKING)
 
 
 async def _set_up(link: PymysqlLink, *, is_users: bool) -> PymysqlLink:
@@ -144,24 +120,5 @@ def connector(address: Address) -> Callable[[], Any]:
 
 def over_engine(engine: Any) -> PymysqlExecutor:
     """Over the pool of a SQLAlchemy engine."""
-    pool = GivenPool(_EnginePool(engine), fault_of)
-    return PymysqlExecutor(own=pool, lent=pool)
-
-
-class _EnginePool:
-    """A blocking engine's pool, awaited."""
-
-    def __init__(self, engine: Any) -> None:
-        self._engine = EngineSource(engine, lambda raw: not raw.open)
-
-    async def take(self) -> PymysqlLink:
-        return PymysqlLink(self._engine.take())
-
-    async def give(self, link: Link) -> None:
-        self._engine.give(link.raw)
-
-    async def check(self) -> None:
-        self._engine.check()
-
-    def abandon(self) -> None:
-        self._engine.abandon()
+    pool = GivenPool(AwaitedEngine(engine, lambda raw: not raw.open), PymysqlLink, pymysql.MySQLError)
+    return PymysqlExecutor(pool, pool, Colour.BLOCKING)

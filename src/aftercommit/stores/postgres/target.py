@@ -26,7 +26,7 @@ class PostgresStore(SqlStore):
 
     @property
     def wakeups(self) -> PostgresWakeups:
-        return PostgresWakeups(self.executor, self._beside, self._sql, self.names, self._listening)
+        return PostgresWakeups(self.executor, self._heartbeats, self._sql, self.names, self._listening)
 
     async def close(self) -> None:
         for each in list(self._listening):
@@ -78,8 +78,8 @@ def _unreadable() -> UnknownStore:
 
 
 def _over_psycopg(url: str, where: str, colour: Colour, options: dict[str, Any]) -> PostgresStore:
-    executor, beside = _psycopg_executor(url, colour), _psycopg_executor(url, colour)
-    return PostgresStore(executor, PSYCOPG, where=where, beside=beside, **options)
+    executor, heartbeats = _psycopg_executor(url, colour), _psycopg_executor(url, colour)
+    return PostgresStore(executor, PSYCOPG, where=where, heartbeats=heartbeats, **options)
 
 
 def _psycopg_executor(conninfo: str, colour: Colour) -> ListeningExecutor:
@@ -111,8 +111,8 @@ def _over_asyncpg(url: str, where: str, options: dict[str, Any]) -> PostgresStor
         from aftercommit.stores.postgres.asyncpg_pools import OwnAsyncpgPool
     except ImportError as error:
         raise MissingDriver(f"asyncpg is not installed ({error})", fix='pip install "aftercommit[asyncpg]"') from error
-    executor, beside = AsyncpgExecutor(OwnAsyncpgPool(url)), AsyncpgExecutor(OwnAsyncpgPool(url))
-    return PostgresStore(executor, ASYNCPG, where=where, beside=beside, **options)
+    executor, heartbeats = AsyncpgExecutor(OwnAsyncpgPool(url)), AsyncpgExecutor(OwnAsyncpgPool(url))
+    return PostgresStore(executor, ASYNCPG, where=where, heartbeats=heartbeats, **options)
 
 
 def postgres_from_pool(pool: Any, _: Colour, **options: Any) -> PostgresStore:

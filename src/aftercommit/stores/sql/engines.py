@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from aftercommit.errors import StoreBusy
+
+T = TypeVar("T")
 
 
 def is_engine(target: object) -> bool:
@@ -67,6 +69,37 @@ class EngineSource:
 
     def abandon(self) -> None:
         self._engine.dispose(close=False)
+
+
+class AwaitedEngine:
+    """An engine of either colour, awaited."""
+
+    def __init__(self, engine: Any, is_dead: Callable[[Any], bool]) -> None:
+        is_async = engine.dialect.is_async
+        self._source = EngineSource(engine.sync_engine if is_async else engine, is_dead)
+        self._call = _greenlet_call() if is_async else _call
+
+    async def take(self) -> Any:
+        return await self._call(self._source.take)
+
+    async def give(self, connection: Any) -> None:
+        await self._call(self._source.give, connection)
+
+    async def check(self) -> None:
+        await self._call(self._source.check)
+
+    def abandon(self) -> None:
+        self._source.abandon()
+
+
+async def _call(function: Callable[..., T], *given: Any) -> T:
+    return function(*given)
+
+
+def _greenlet_call() -> Callable[..., Coroutine[Any, Any, Any]]:
+    from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415  (whoever has an engine has it)
+
+    return greenlet_spawn
 
 
 class AsyncEngineSource:

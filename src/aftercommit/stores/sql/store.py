@@ -58,7 +58,7 @@ class SqlStore:
         ordered: bool = False,
         on_dead: str = "block",
         serialize_keys: bool = False,
-        beside: Executor | None = None,
+        heartbeats: Executor | None = None,
         own_table: Callable[[Executor, Dialect, Statements, TableNames, Schema], OwnTable] = OwnTable,
     ) -> None:
         self.colour = executor.colour
@@ -82,8 +82,8 @@ class SqlStore:
         self._table = own_table(executor, dialect, self._sql, self.names, self._schema)
         self.records: Records = SqlRecords(executor, self._sql, self._times, self._changes, self._explained)
         #: With connections of its own where that can be: a heartbeat must not wait for others to give theirs back.
-        self._beside = executor if beside is None else beside
-        self.membership: Membership | None = SqlMembership(self._beside, self._sql, self._times, self._explained)
+        self._heartbeats = executor if heartbeats is None else heartbeats
+        self.membership: Membership | None = SqlMembership(self._heartbeats, self._sql, self._times, self._explained)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.where})"
@@ -246,14 +246,14 @@ class SqlStore:
 
     async def close(self) -> None:
         await self.executor.close()
-        if self._beside is not self.executor:
-            await self._beside.close()
+        if self._heartbeats is not self.executor:
+            await self._heartbeats.close()
 
     def abandon(self) -> None:
         """In a forked child: leave the parent's connections alone."""
         self.executor.abandon()
-        if self._beside is not self.executor:
-            self._beside.abandon()
+        if self._heartbeats is not self.executor:
+            self._heartbeats.abandon()
 
 
 def _refuse_nobody(owner: str) -> None:

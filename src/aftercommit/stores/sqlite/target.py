@@ -18,14 +18,13 @@ from weakref import finalize
 from aftercommit.errors import InvalidOption, SchemaMismatch, UnknownStore
 from aftercommit.ports import Colour
 from aftercommit.stores.sql.changes import ByLocking
-from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.rows import IN_MICROS
 from aftercommit.stores.sql.runs import RunsByLocking
 from aftercommit.stores.sql.statements import Dialect
 from aftercommit.stores.sql.store import SqlStore
-from aftercommit.stores.sqlite.connection import BUSY_TIMEOUT, busy, plain_rows
-from aftercommit.stores.sqlite.executor import SqliteExecutor
+from aftercommit.stores.sqlite.executor import SqliteExecutor, plain_rows
 from aftercommit.stores.sqlite.table import FileTable
+from aftercommit.stores.sqlite.write_lock import BUSY_TIMEOUT, busy
 
 OLDEST_SQLITE: Final = (3, 35, 0)
 
@@ -72,16 +71,12 @@ class SqliteStore(SqlStore):
         self.path = path
         options.setdefault("create_schema", True)
         super().__init__(
-            _executor(connect, path, colour), DIALECT, where=repr(path), own_table=partial(FileTable, path), **options
+            SqliteExecutor(connect, path, colour),
+            DIALECT,
+            where=repr(path),
+            own_table=partial(FileTable, path),
+            **options,
         )
-
-
-def _executor(connect: Callable[[], sqlite3.Connection], path: str, colour: Colour) -> Executor:
-    if colour is Colour.BLOCKING:
-        return SqliteExecutor(connect, path)
-    from aftercommit.stores.sqlite.aio import AsyncSqliteExecutor  # asyncio is loaded when wanted
-
-    return AsyncSqliteExecutor(connect, path)
 
 
 def sqlite_from_url(url: str, colour: Colour, **options: Any) -> SqliteStore:

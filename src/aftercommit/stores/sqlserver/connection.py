@@ -11,7 +11,6 @@ from typing import Any, Final, TypeVar
 
 from aftercommit.errors import TransactionEnded
 from aftercommit.events.claims import QueryResult
-from aftercommit.stores.sql.control import refuse_transaction_control
 from aftercommit.stores.sqlserver.faults import FaultOf, number_of
 
 T = TypeVar("T")
@@ -56,11 +55,15 @@ class SqlServerConnection:
         return self._raw
 
     @property
-    def is_in_transaction(self) -> bool | None:
-        """None when the connection cannot be used any more."""
+    def is_in_transaction(self) -> bool:
         if self._is_exposed and not self._is_broken:
             self._look()
-        return None if self._is_broken else self._is_begun
+        return self._is_begun and not self._is_broken
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it can be used again: out of every transaction, as far as it was opened."""
+        return not self.is_in_transaction and not self._is_broken
 
     # ------------------------------------------------------------ after a rest
 
@@ -68,7 +71,7 @@ class SqlServerConnection:
         """Make the session ready for statements on their own."""
         self._first(SESSION)
 
-    def begin(self) -> None:
+    def begin_transaction(self) -> None:
         self._is_begun = True  # before it is: an interrupt may come between the server's answer and the next line
         self._first(BEGIN)
 
@@ -79,33 +82,14 @@ class SqlServerConnection:
                 executed(self._raw, sql)
                 return
             except Exception:
-                self._drop()
+                self._close()
         self._raw = self._connect()
         self._is_broken = False
         executed(self._raw, sql)
 
     # ------------------------------------------------------------ statements
 
-    def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        return self._watched(lambda raw: executed(raw, sql, parameters))
-
-    def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
-        return self._watched(lambda raw: executed_all_or_none(raw, sql, parameters))
-
-    def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
-        return self._watched(lambda raw: fetched(raw, sql, parameters))
-
-    def query(self, sql: str, parameters: Any = ()) -> QueryResult:
-        refuse_transaction_control(sql)
-        return self._watched(lambda raw: queried(raw, sql, parameters))
-
-    def savepoint(self, name: str) -> None:
-        self.execute(f"SAVE TRANSACTION {name}")
-
-    def rollback_to(self, name: str) -> None:
-        self.execute(f"ROLLBACK TRANSACTION {name}")
-
-    def _watched(self, job: Callable[[Any], T]) -> T:
+    def watched(self, job: Callable[[Any], T]) -> T:
         """An error may have ended the transaction, or the connection; what comes after it has to know."""
         if self._is_lost:
             raise _ended()
@@ -128,10 +112,10 @@ class SqlServerConnection:
     # ------------------------------------------------------------ the end
 
     def commit(self) -> None:
-        if self._is_exposed and self._watched(open_transactions) > 1:
+        if self._is_exposed and self.watched(open_transactions) > 1:
             raise _ended("another one was begun inside it and left open")
         try:
-            self._watched(lambda raw: executed(raw, COMMIT))
+            self.watched(lambda raw: executed(raw, COMMIT))
         except Exception as error:
             if number_of(error) == _NOT_BEGUN:
                 raise _ended() from error
@@ -152,12 +136,12 @@ class SqlServerConnection:
     def _rest(self) -> None:
         self._is_begun = self._is_lost = self._is_exposed = False
 
-    def close(self) -> None:
-        """The server rolls back what is open."""
-        self._drop()
+    def drop(self) -> None:
+        """Close it. The server rolls back what is open."""
         self._rest()
+        self._close()
 
-    def _drop(self) -> None:
+    def _close(self) -> None:
         raw, self._raw = self._raw, None
         if raw is not None:
             with suppress(Exception):  # it may have been closed by the user, or by the server

@@ -1,149 +1,107 @@
-"""The blocking executor over pyodbc: statements run in the caller's thread."""
+"""Statements over pyodbc, written once: in the caller's thread, or under asyncio on a thread of the connection's."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour, Tx
-from aftercommit.stores.sql.connections import KEPT, abandoned, retrying
+from aftercommit.stores.sql.connections import Give, LinkExecutor, pool_of_blocking, retrying
+from aftercommit.stores.sql.control import refuse_transaction_control
 from aftercommit.stores.sql.execution import Fault
-from aftercommit.stores.sqlserver.connection import AdoptedConnection, SqlServerConnection
+from aftercommit.stores.sqlserver.connection import (
+    AdoptedConnection,
+    SqlServerConnection,
+    executed,
+    executed_all_or_none,
+    fetched,
+    queried,
+)
 from aftercommit.stores.sqlserver.faults import reader_of
 
 T = TypeVar("T")
 
 
-class ConnectionTx:
-    """A Tx that never suspends, over one of our connections."""
+class SqlServerExecutor(LinkExecutor):
+    """Connections are opened when needed and kept for the next."""
 
-    def __init__(self, connection: SqlServerConnection) -> None:
-        self._connection = connection
+    commits_single = True
 
-    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        return self._connection.execute(sql, parameters)
+    def __init__(self, connect: Callable[[], Any], driver: Any, colour: Colour = Colour.BLOCKING) -> None:
+        self._driver = driver
+        self.fault_of: Callable[[Exception], Fault] = reader_of(driver)
+        own, lent = (
+            pool_of_blocking(lambda: SqlServerLink(connect, self.fault_of), colour, f"aftercommit-sqlserver{whose}")
+            for whose in ("", "-user")
+        )
+        super().__init__(own, lent, colour)
 
-    async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
-        return self._connection.execute_many(sql, parameters)
-
-    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
-        return self._connection.fetch(sql, parameters)
-
-
-async def alone(connection: SqlServerConnection, statement: Callable[[], T]) -> T:
-    """One statement, which the server commits by itself; again after a deadlock."""
-
-    async def attempt() -> T:
-        connection.wake()
-        return statement()
-
-    return await retrying(attempt, connection.fault_of)
+    def adopt(self, connection: object) -> AdoptedConnection | None:
+        # Under asyncio, too, the caller's own connection is used where the caller uses it: in this thread.
+        return AdoptedConnection(connection) if isinstance(connection, self._driver.Connection) else None
 
 
-async def in_transaction(
-    connection: SqlServerConnection, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool
-) -> T:
-    """Begin, work, commit; roll back whatever went wrong, and begin again after a deadlock. Reads need none."""
+class SqlServerLink(SqlServerConnection):
+    """A connection as the pool lends it."""
 
-    async def attempt() -> T:
-        if not writes:
-            connection.wake()
-            return await work(ConnectionTx(connection))
-        connection.begin()
+    async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], give: Give, *, writes: bool) -> T:
+        """Begin, work, commit; roll back whatever went wrong, and begin again after a deadlock. Reads need no
+        transaction, nor does a statement that the server commits by itself."""
+        attempt = self._committed if writes else self._alone
         try:
-            value = await work(ConnectionTx(connection))
-            connection.commit()
+            return await retrying(lambda: attempt(work), self.fault_of)
+        finally:
+            await give(self, is_sound=self.is_sound)
+
+    async def _alone(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        self.wake()
+        return await work(ConnectionTx(self))
+
+    async def _committed(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        self.begin_transaction()
+        try:
+            value = await work(ConnectionTx(self))
+            self.commit()
         except BaseException:
-            connection.rollback()
+            self.rollback()
             raise
         return value
 
-    return await retrying(attempt, connection.fault_of)
-
-
-class SqlServerExecutor:
-    """Runs in the caller's thread. Connections are opened when needed and kept for the next."""
-
-    colour = Colour.BLOCKING
-
-    def __init__(self, connect: Callable[[], Any], driver: Any) -> None:
-        self._connect = connect
-        self._driver = driver
-        self.fault_of: Callable[[Exception], Fault] = reader_of(driver)
-        self._idle: list[SqlServerConnection] = []
-        self._generation = 0
-        self._lock = threading.Lock()
-
-    async def fetch(self, sql: str, parameters: Sequence[object] = (), *, writes: bool = True) -> list[Any]:
-        generation, connection = self._take()
+    async def begin(self, give: Give) -> OpenSqlServerTransaction:
         try:
-            return await alone(connection, lambda: connection.fetch(sql, parameters))
-        finally:
-            self._give(generation, connection)
-
-    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        generation, connection = self._take()
-        try:
-            return await alone(connection, lambda: connection.execute(sql, parameters))
-        finally:
-            self._give(generation, connection)
-
-    async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
-        generation, connection = self._take()
-        try:
-            return await in_transaction(connection, work, writes=writes)
-        finally:
-            self._give(generation, connection)
-
-    async def begin(self) -> OpenSqlServerTransaction:
-        generation, connection = self._take()
-        try:
-            connection.begin()
+            self.begin_transaction()
         except BaseException:
-            self._give(generation, connection)
+            await give(self, is_sound=self.is_sound)
             raise
-        return OpenSqlServerTransaction(connection, lambda: self._give(generation, connection))
-
-    def adopt(self, connection: object) -> AdoptedConnection | None:
-        return AdoptedConnection(connection) if isinstance(connection, self._driver.Connection) else None
+        return OpenSqlServerTransaction(self, give)
 
     async def close(self) -> None:
-        with self._lock:  # a connection that comes back now is either among these, or sees that it is late
-            self._generation += 1
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+        self.drop()
 
-    def abandon(self) -> None:
-        self._lock = threading.Lock()  # a thread of the parent may hold the old one
-        self._generation += 1
-        abandoned.extend(self._idle)
-        self._idle = []
 
-    def _take(self) -> tuple[int, SqlServerConnection]:
-        try:
-            return self._generation, self._idle.pop()
-        except IndexError:
-            return self._generation, SqlServerConnection(self._connect, self.fault_of)
+class ConnectionTx:
+    """A Tx that never suspends, over one of our connections."""
 
-    def _give(self, generation: int, connection: SqlServerConnection) -> None:
-        is_clean = connection.is_in_transaction is False
-        with self._lock:
-            is_kept = is_clean and generation == self._generation and len(self._idle) < KEPT
-            if is_kept:
-                self._idle.append(connection)
-        if not is_kept:
-            connection.close()
+    def __init__(self, connection: SqlServerLink) -> None:
+        self._connection = connection
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        return self._connection.watched(lambda raw: executed(raw, sql, parameters))
+
+    async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
+        return self._connection.watched(lambda raw: executed_all_or_none(raw, sql, parameters))
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        return self._connection.watched(lambda raw: fetched(raw, sql, parameters))
 
 
 class OpenSqlServerTransaction(ConnectionTx):
-    """A transaction that the user steers, in the user's thread."""
+    """A transaction that the user steers."""
 
-    def __init__(self, connection: SqlServerConnection, give_back: Callable[[], None]) -> None:
+    def __init__(self, connection: SqlServerLink, give: Give) -> None:
         super().__init__(connection)
-        self._give_back = give_back
+        self._give = give
         self._is_lent = True
 
     @property
@@ -152,30 +110,31 @@ class OpenSqlServerTransaction(ConnectionTx):
 
     @property
     def is_open(self) -> bool:
-        return self._is_lent and bool(self._connection.is_in_transaction)
+        return self._is_lent and self._connection.is_in_transaction
 
     async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
-        return self._connection.query(sql, parameters)
+        refuse_transaction_control(sql)
+        return self._connection.watched(lambda raw: queried(raw, sql, parameters))
 
     async def commit(self) -> None:
         self._connection.commit()
-        self._return()
+        await self._return()
 
     async def savepoint(self, name: str) -> None:
-        self._connection.savepoint(name)
+        await self.execute(f"SAVE TRANSACTION {name}")
 
     async def release(self, name: str) -> None:
         """SQL Server keeps savepoints until the end; one that nobody goes back to does nothing."""
 
     async def rollback_to(self, name: str) -> None:
-        self._connection.rollback_to(name)
+        await self.execute(f"ROLLBACK TRANSACTION {name}")
 
     async def end(self) -> None:
         # A commit that was interrupted may have given it back, and somebody else may have it by now.
         if self._is_lent:
             self._connection.rollback()
-            self._return()
+            await self._return()
 
-    def _return(self) -> None:
+    async def _return(self) -> None:
         self._is_lent = False
-        self._give_back()
+        await self._give(self._connection, is_sound=self._connection.is_sound)

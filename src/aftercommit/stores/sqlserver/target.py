@@ -7,9 +7,9 @@ from typing import Any
 
 from aftercommit.errors import MissingDriver, UnknownStore
 from aftercommit.ports import Colour
-from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.store import SqlStore
 from aftercommit.stores.sqlserver.dialect import DIALECT
+from aftercommit.stores.sqlserver.executor import SqlServerExecutor
 from aftercommit.stores.sqlserver.url import Address, address_of
 
 
@@ -19,17 +19,7 @@ class SqlServerStore(SqlStore):
     def __init__(
         self, connect: Callable[[], Any], driver: Any, colour: Colour, *, where: str = "SQL Server", **options: Any
     ) -> None:
-        super().__init__(_executor(connect, driver, colour), DIALECT, where=where, **options)
-
-
-def _executor(connect: Callable[[], Any], driver: Any, colour: Colour) -> Executor:
-    if colour is Colour.BLOCKING:
-        from aftercommit.stores.sqlserver.executor import SqlServerExecutor
-
-        return SqlServerExecutor(connect, driver)
-    from aftercommit.stores.sqlserver.aio import AsyncSqlServerExecutor  # asyncio is loaded when wanted
-
-    return AsyncSqlServerExecutor(connect, driver)
+        super().__init__(SqlServerExecutor(connect, driver, colour), DIALECT, where=where, **options)
 
 
 def sqlserver_from_url(url: str, colour: Colour, **options: Any) -> SqlServerStore:
