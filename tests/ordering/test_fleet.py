@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aftercommit.errors import SchemaMismatch
-from aftercommit.stores.postgres import async_pools, pools
+from aftercommit.stores.postgres import psycopg_pools
 from tests.delivery.faulty import short_pauses, until
 from tests.ordering.fleet_kit import ALL, SOON, FleetKit, in_a_fleet, owners
 from tests.servers import PrivatePostgres
@@ -246,8 +246,7 @@ def test_a_server_that_crashed_and_came_back_finds_its_fleet(
     tmp_path: Path, private_postgres: PrivatePostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beats fail until it is there; then all is as it was, and nobody had to be started again."""
-    for module in (pools, async_pools):
-        monkeypatch.setattr(module, "PATIENCE", 0.2)
+    monkeypatch.setattr(psycopg_pools, "PATIENCE", 0.2)
 
     async def scenario(kit: FleetKit) -> None:
         alice, bob = [

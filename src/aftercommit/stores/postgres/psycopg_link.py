@@ -1,0 +1,223 @@
+"""psycopg's connections in both colours, its errors, and an executor over an engine or a function that opens them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import psycopg
+from psycopg.errors import InFailedSqlTransaction, error_from_result
+from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.rows import tuple_row
+
+from aftercommit.errors import OutboxError
+from aftercommit.events.claims import QueryResult
+from aftercommit.execution import Colour, Fault
+from aftercommit.stores.postgres import loops
+from aftercommit.stores.postgres.executor import PostgresExecutor
+from aftercommit.stores.postgres.faults import fault_of_ours, fault_of_state, rolled_back
+from aftercommit.stores.postgres.lenders import Engine, Opened
+from aftercommit.stores.postgres.link import Driver, Link
+from aftercommit.stores.postgres.loops import heard
+from aftercommit.stores.postgres.psycopg_listening import PsycopgListening, ThreadSignal
+
+
+def fault_of(error: Exception) -> Fault:
+    """psycopg's errors in our words."""
+    if isinstance(error, OutboxError):
+        return fault_of_ours(error)
+    error = getattr(error, "orig", error)  # SQLAlchemy wraps what happens while it connects
+    if isinstance(error, psycopg.Error) and (fault := fault_of_state(error.sqlstate)) is not None:
+        return fault
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | OSError):
+        return Fault.UNREACHABLE
+    if isinstance(error, psycopg.DataError | UnicodeError):  # found by the driver, before the server saw it
+        return Fault.ROW
+    return Fault.OTHER
+
+
+class PsycopgState(Link):
+    """What a connection knows without asking, which has no colour."""
+
+    failed = InFailedSqlTransaction
+
+    @property
+    def is_begun(self) -> bool:
+        return self.raw.pgconn.transaction_status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
+
+    @property
+    def is_active(self) -> bool:
+        """A transaction in which a statement has failed takes nothing more."""
+        if self.raw.closed or self.raw.pgconn.transaction_status == TransactionStatus.INERROR:
+            return False
+        return self.is_begun or not self.raw.autocommit
+
+    @property
+    def is_gone(self) -> bool:
+        return bool(self.raw.closed)
+
+    @property
+    def process(self) -> int:
+        return int(self.raw.info.backend_pid)
+
+    @property
+    def version(self) -> int:
+        return int(self.raw.info.server_version) // 10_000
+
+    def is_sound_after(self, error: BaseException) -> bool:
+        """Else nobody knows what it is in the middle of."""
+        return bool(self.raw.pgconn.transaction_status == TransactionStatus.IDLE)
+
+    def _has_ended(self) -> bool:
+        """Whether the server ended an idle session. It has said so, and only has to be heard: no round trip."""
+        try:
+            for _ in range(2):  # the last words, and the end of the stream behind them
+                self.raw.pgconn.consume_input()
+        except psycopg.OperationalError:
+            return True
+        return False
+
+
+class PsycopgLink(PsycopgState):
+    """A blocking connection. For our statements a cursor of our own: the rows and cursors that a user's connection
+    makes are for the user's. Autocommit costs no round trip, neither to turn it on nor to restore it."""
+
+    async def is_ready(self) -> bool:
+        if self._has_ended():
+            return False
+        if not self.raw.autocommit:
+            self.raw.autocommit, self.is_changed = True, True
+        return True
+
+    async def restore(self) -> None:
+        if self.raw.pgconn.transaction_status == TransactionStatus.IDLE:
+            self.raw.autocommit = False
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        return psycopg.Cursor(self.raw, row_factory=tuple_row).execute(sql, parameters or None).rowcount
+
+    async def run(self, sql: str, parameters: Sequence[object]) -> QueryResult:
+        cursor = psycopg.Cursor(self.raw, row_factory=tuple_row).execute(sql, parameters or None, prepare=False)
+        return QueryResult(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+
+    async def command(self, *words: str) -> int:
+        cursor = psycopg.Cursor(self.raw, row_factory=tuple_row)
+        for each in words:
+            cursor.execute(each, prepare=False)
+        return cursor.rowcount
+
+    async def send(self, words: str) -> None:
+        """At a third of the cost of a cursor."""
+        result = self.raw.pgconn.exec_(words.encode())
+        if result.status == ExecStatus.COMMAND_OK:
+            return
+        if self.raw.broken:
+            raise psycopg.OperationalError(result.get_error_message())
+        raise error_from_result(result)
+
+    async def query(self, sql: str, parameters: Any) -> QueryResult:
+        cursor = self.raw.execute(sql, parameters or None)
+        return QueryResult(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+
+    async def commit(self) -> None:
+        if self.raw.pgconn.transaction_status == TransactionStatus.INERROR:
+            raise rolled_back()
+        self.raw.commit()
+
+    async def close(self) -> None:
+        self.raw.close()
+
+
+class AsyncPsycopgLink(PsycopgState):
+    """The same, awaited."""
+
+    async def is_ready(self) -> bool:
+        if self._has_ended():
+            return False
+        if not self.raw.autocommit:
+            self.is_changed = True
+            await self.raw.set_autocommit(True)
+        return True
+
+    async def restore(self) -> None:
+        if self.raw.pgconn.transaction_status == TransactionStatus.IDLE:
+            await self.raw.set_autocommit(False)
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        cursor = psycopg.AsyncCursor(self.raw, row_factory=tuple_row)
+        return (await heard(cursor.execute(sql, parameters or None))).rowcount
+
+    async def run(self, sql: str, parameters: Sequence[object]) -> QueryResult:
+        cursor = psycopg.AsyncCursor(self.raw, row_factory=tuple_row)
+        await heard(cursor.execute(sql, parameters or None, prepare=False))
+        return QueryResult(await cursor.fetchall() if cursor.description else [], cursor.rowcount)
+
+    async def command(self, *words: str) -> int:
+        cursor = psycopg.AsyncCursor(self.raw, row_factory=tuple_row)
+        for each in words:
+            await heard(cursor.execute(each, prepare=False))
+        return cursor.rowcount
+
+    async def send(self, words: str) -> None:
+        await heard(psycopg.AsyncCursor(self.raw, row_factory=tuple_row).execute(words, prepare=False))
+
+    async def query(self, sql: str, parameters: Any) -> QueryResult:
+        cursor = await heard(self.raw.execute(sql, parameters or None))
+        return QueryResult(await cursor.fetchall() if cursor.description else [], cursor.rowcount)
+
+    async def commit(self) -> None:
+        if self.raw.pgconn.transaction_status == TransactionStatus.INERROR:
+            raise rolled_back()
+        await self.raw.commit()
+
+    async def close(self) -> None:
+        await self.raw.close()
+
+
+class ThreadLock:
+    """A lock of threads, awaited."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    async def __aenter__(self) -> None:
+        self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+BLOCKING = Driver(
+    colour=Colour.BLOCKING,
+    connections=(psycopg.Connection,),
+    link=PsycopgLink,
+    fault_of=fault_of,
+    listening=lambda link: PsycopgListening(link, ThreadSignal()),
+    is_one_trip=True,
+    home=int,
+    lock=ThreadLock,
+)
+
+ASYNC = Driver(
+    colour=Colour.ASYNC,
+    connections=(psycopg.AsyncConnection,),
+    link=AsyncPsycopgLink,
+    fault_of=fault_of,
+    listening=lambda link: PsycopgListening(link, loops.LoopSignal()),
+    is_one_trip=True,
+    home=loops.home,
+    lock=loops.Lock,
+    cancellations=loops.cancellations,
+)
+
+
+def over_engine(engine: Any) -> PostgresExecutor:
+    """A SQLAlchemy engine over psycopg; its colour decides."""
+    driver = ASYNC if engine.dialect.is_async else BLOCKING
+    return PostgresExecutor(driver, Engine(engine, driver.link))
+
+
+def over_factory(connect: Callable[[], psycopg.Connection[Any]]) -> PostgresExecutor:
+    """Connections that the user's own function opens."""
+    return PostgresExecutor(BLOCKING, Opened(lambda: PsycopgLink(connect())))
