@@ -85,7 +85,7 @@ def test_a_session_that_began_on_an_empty_table_reads_no_full_one(own_table: Tab
 
 def test_a_prepared_settle_would_be_seen(own_table: Table, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the test above can fail."""
-    link_class = way.store().executor._driver.link
+    link_class = way.store().executor._kind
     plain = link_class.run
 
     async def prepared(link: Any, sql: str, parameters: Any) -> Any:

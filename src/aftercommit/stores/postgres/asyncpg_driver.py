@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -11,11 +12,11 @@ import asyncpg
 from aftercommit.errors import OutboxError
 from aftercommit.events.claims import QueryResult
 from aftercommit.execution import Colour, Fault
-from aftercommit.stores.postgres import loops
 from aftercommit.stores.postgres.executor import PostgresExecutor
 from aftercommit.stores.postgres.faults import fault_of_ours, fault_of_state, none_free, rolled_back
 from aftercommit.stores.postgres.lenders import Engine, GivenPool, OwnPool
-from aftercommit.stores.postgres.link import WHO_SERVES, Driver, Link
+from aftercommit.stores.postgres.link import Link
+from aftercommit.stores.postgres.loops import LoopSignal, answered
 from aftercommit.stores.sql.connections import LARGEST, PATIENCE
 
 #: Seconds to take leave of a server that may be gone.
@@ -24,15 +25,15 @@ FAREWELL: Final = 1.0
 
 def over_url(dsn: str) -> PostgresExecutor:
     """Over a pool of the outbox's own."""
-    return PostgresExecutor(DRIVER, OwnPool(DRIVER, dsn, _connect, _open_pool))
+    return PostgresExecutor(AsyncpgLink, OwnPool(AsyncpgLink, dsn, _connect, _open_pool))
 
 
 def over_pool(pool: Any) -> PostgresExecutor:
-    return PostgresExecutor(DRIVER, GivenPool(AsyncpgPool(pool)))
+    return PostgresExecutor(AsyncpgLink, GivenPool(AsyncpgPool(pool)))
 
 
 def over_engine(engine: Any) -> PostgresExecutor:
-    return PostgresExecutor(DRIVER, Engine(engine, AsyncpgLink))
+    return PostgresExecutor(AsyncpgLink, Engine(engine, AsyncpgLink))
 
 
 def fault_of(error: Exception) -> Fault:
@@ -52,7 +53,14 @@ def fault_of(error: Exception) -> Fault:
 class AsyncpgLink(Link):
     """A connection of asyncpg, or what stands for one that a pool lent."""
 
+    colour = Colour.ASYNC
+    #: What a pool lends stands for a connection, and is no subclass of it.
+    connections = (asyncpg.Connection, asyncpg.pool.PoolConnectionProxy)
     failed = asyncpg.InFailedSQLTransactionError
+    is_one_trip = False
+    lock = asyncio.Lock
+    home = asyncio.get_running_loop
+    fault_of = staticmethod(fault_of)
 
     @property
     def is_begun(self) -> bool:
@@ -83,7 +91,7 @@ class AsyncpgLink(Link):
         return _count_of(await self.raw.execute(sql, *parameters))
 
     async def run(self, sql: str, parameters: Sequence[object]) -> QueryResult:
-        """Parsed anew, whatever the connection has cached, so that it is planned for its own values."""
+        """Parsed anew, whatever the connection has cached, and under no name, which a pooler's session may have."""
         statement = await self.raw.prepare(sql, name="")
         rows = [tuple(row) for row in await statement.fetch(*parameters)]
         return QueryResult(rows, _count_of(statement.get_statusmsg()))
@@ -103,6 +111,9 @@ class AsyncpgLink(Link):
         """A transaction in which a statement has failed answers COMMIT with ROLLBACK, and no error."""
         if await self.raw.execute("COMMIT") != "COMMIT":
             raise rolled_back()
+
+    def listening(self) -> AsyncpgListening:
+        return AsyncpgListening(self)
 
     async def close(self) -> None:
         if not self.is_gone:
@@ -144,11 +155,11 @@ class AsyncpgPool:
         await self.pool.close()
 
 
-async def _connect(dsn: str) -> Any:
-    return await asyncpg.connect(dsn, statement_cache_size=0, timeout=PATIENCE)
+async def _connect(kind: type[Link], dsn: str) -> Link:
+    return kind(await asyncpg.connect(dsn, statement_cache_size=0, timeout=PATIENCE))
 
 
-async def _open_pool(dsn: str, is_direct: bool) -> AsyncpgPool:
+async def _open_pool(_: type[Link], dsn: str, is_direct: bool) -> AsyncpgPool:
     """Behind a pooler without a statement cache: another session would not know what is prepared in one."""
     cache = {} if is_direct else {"statement_cache_size": 0}
     # What a session could keep is never set here, so nothing has to be reset, a round trip each time.
@@ -159,7 +170,7 @@ async def _as_it_is(_: Any) -> None:
     """Nothing to reset."""
 
 
-class AsyncpgListening(loops.LoopSignal):
+class AsyncpgListening(LoopSignal):
     """Listens on a session of asyncpg, which calls back when something comes in: a raw one, not what a pool lends."""
 
     def __init__(self, link: Link) -> None:
@@ -169,16 +180,11 @@ class AsyncpgListening(loops.LoopSignal):
         self._connection.add_termination_listener(lambda *_: self.wake())
 
     async def is_direct(self) -> bool:
-        # Not prepared under a name, which a pooler's session may have, and in one transaction, so in one session.
-        async with loops.answered(self._connection.terminate):
-            await self._connection.execute("BEGIN")
-            question = await self._connection.prepare(WHO_SERVES, name="")
-            served_by = await question.fetchval()
-            await self._connection.execute("COMMIT")
-        return bool(served_by == self._connection.get_server_pid())
+        async with answered(self._connection.terminate):
+            return await self._link.is_direct()
 
     async def listen(self, channel: str) -> None:
-        async with loops.answered(self._connection.terminate):
+        async with answered(self._connection.terminate):
             await self._connection.add_listener(channel, self._hear)
 
     def _hear(self, _connection: Any, _process: int, _channel: str, message: str) -> None:
@@ -194,19 +200,4 @@ class AsyncpgListening(loops.LoopSignal):
     async def close(self) -> None:
         self.wake()
         await self._link.leave()
-        await loops.one_turn()  # what has been cut goes when the loop comes round
-
-
-#: What a pool lends stands for a connection, and is no subclass of it.
-_CONNECTIONS: Final = (asyncpg.Connection, asyncpg.pool.PoolConnectionProxy)
-
-DRIVER: Final = Driver(
-    colour=Colour.ASYNC,
-    connections=_CONNECTIONS,
-    link=AsyncpgLink,
-    fault_of=fault_of,
-    listening=AsyncpgListening,
-    is_one_trip=False,
-    home=loops.home,
-    lock=loops.Lock,
-)
+        await asyncio.sleep(0)  # what has been cut goes when the loop comes round

@@ -10,7 +10,7 @@ from aftercommit.events.claims import QueryResult
 from aftercommit.events.redact import error_text
 from aftercommit.execution import Fault, Tx
 from aftercommit.stores.postgres.faults import refuse_old_server, rolled_back
-from aftercommit.stores.postgres.link import Driver, Lender, Link, ListeningConnection
+from aftercommit.stores.postgres.link import Lender, Link, ListeningConnection
 from aftercommit.stores.postgres.loops import not_heard
 from aftercommit.stores.sql.connections import retrying
 from aftercommit.stores.sql.control import refuse_transaction_control
@@ -27,9 +27,9 @@ BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transact
 class PostgresExecutor:
     """A single statement is a transaction by itself, in one round trip where the driver can do that."""
 
-    def __init__(self, driver: Driver, lender: Lender) -> None:
-        self.colour = driver.colour
-        self._driver = driver
+    def __init__(self, kind: type[Link], lender: Lender) -> None:
+        self.colour = kind.colour
+        self._kind = kind
         self._lender = lender
 
     async def fetch(self, sql: str, parameters: Sequence[object] = (), *, writes: bool = True) -> list[Any]:
@@ -40,7 +40,7 @@ class PostgresExecutor:
 
     async def _single(self, sql: str, parameters: Sequence[object], *, is_command: bool = False) -> QueryResult:
         """A command is one message with every driver, and perhaps one that no transaction may hold."""
-        if is_command or self._driver.is_one_trip or self._lender.is_direct:
+        if is_command or self._kind.is_one_trip or self._lender.is_direct:
             link = await self._take()
             try:
                 return QueryResult([], await link.command(sql)) if is_command else await link.run(sql, parameters)
@@ -91,12 +91,12 @@ class PostgresExecutor:
 
     async def _take(self) -> Link:
         """A connection whose session was not ended while it was idle."""
-        before = self._driver.cancellations()
+        before = self._kind.cancellations()
         while True:
             link = await self._lender.take()
             try:
                 is_ready = await link.is_ready()
-                if self._driver.cancellations() > before:
+                if self._kind.cancellations() > before:
                     raise not_heard()
             except BaseException:
                 await self._lender.give(link)
@@ -112,14 +112,14 @@ class PostgresExecutor:
             await self._lender.give(link)
 
     def adopt(self, connection: object) -> Link | None:
-        return self._driver.link(connection) if isinstance(connection, self._driver.connections) else None
+        return self._kind(connection) if isinstance(connection, self._kind.connections) else None
 
     async def listening(self) -> ListeningConnection:
         """On a new connection that no pool counts."""
-        return self._driver.listening(await self._lender.apart())
+        return (await self._lender.apart()).listening()
 
     def fault_of(self, error: Exception) -> Fault:
-        return self._driver.fault_of(error)
+        return self._kind.fault_of(error)
 
     async def close(self) -> None:
         await self._lender.close()

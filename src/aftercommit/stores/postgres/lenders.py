@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from aftercommit.errors import StoreBusy
 from aftercommit.stores.postgres.faults import of_the_parent
-from aftercommit.stores.postgres.link import WHO_SERVES, Driver, Link, Pool
+from aftercommit.stores.postgres.link import Link, Pool
 from aftercommit.stores.sql.connections import LARGEST, abandoned
 from aftercommit.stores.sql.engines import EngineSource
 
@@ -20,23 +20,23 @@ class OwnPool:
 
     def __init__(
         self,
-        driver: Driver,
+        kind: type[Link],
         conninfo: str,
-        connect: Callable[[str], Awaitable[Any]],
-        open_pool: Callable[[str, bool], Awaitable[Pool]],
+        connect: Callable[[type[Link], str], Awaitable[Link]],
+        open_pool: Callable[[type[Link], str, bool], Awaitable[Pool]],
     ) -> None:
-        self._driver = driver
+        self._kind = kind
         self.conninfo = conninfo
         self._connect = connect
         self._open_pool = open_pool
         self._pool: Pool | None = None
         self._home: object = 0
-        self._opening = driver.lock()
+        self._opening = kind.lock()
         self.is_direct = False
 
     async def take(self) -> Link:
         pool = self._pool
-        if pool is None or self._home is not self._driver.home():
+        if pool is None or self._home is not self._kind.home():
             pool = await self._opened()
         try:
             return await pool.take()
@@ -45,32 +45,31 @@ class OwnPool:
             raise
 
     async def _opened(self) -> Pool:
-        if self._home is not (home := self._driver.home()):
+        if self._home is not (home := self._kind.home()):
             self.abandon()  # of a loop that has ended, so its connections can only be left alone
             self._home = home
         async with self._opening:
             if self._pool is None:
                 self.is_direct = await self._is_direct()
-                self._pool = await self._open_pool(self.conninfo, self.is_direct)
+                self._pool = await self._open_pool(self._kind, self.conninfo, self.is_direct)
             return self._pool
 
     async def _is_direct(self) -> bool:
         """A pool would try for a long while and then say only that it took too long; a connection says why."""
         link = await self.apart()
         try:
-            ((served_by,),) = await link.fetch(WHO_SERVES)
-            return bool(served_by == link.process)
+            return await link.is_direct()
         finally:
             await link.leave()
 
     async def give(self, link: Link) -> None:
-        if self._pool is not None and link.home is self._pool:
+        if self._pool is not None and link.pool is self._pool:
             await self._pool.give(link)
         else:
             await link.close()  # of an earlier life
 
     async def apart(self) -> Link:
-        return self._driver.link(await self._connect(self.conninfo))
+        return await self._connect(self._kind, self.conninfo)
 
     async def check(self) -> None:
         if self._pool is not None:
@@ -78,14 +77,14 @@ class OwnPool:
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None
-        if pool is not None and self._home is self._driver.home():
+        if pool is not None and self._home is self._kind.home():
             await pool.close()
 
     def abandon(self) -> None:
         if self._pool is not None:
             abandoned.append(self._pool)
         self._pool = None
-        self._opening = self._driver.lock()  # a thread of the parent may hold the old one
+        self._opening = self._kind.lock()  # a thread of the parent may hold the old one
 
 
 class GivenPool:
@@ -132,14 +131,14 @@ class Engine:
 
     is_direct = False
 
-    def __init__(self, engine: Any, link: Callable[[Any], Link]) -> None:
+    def __init__(self, engine: Any, kind: type[Link]) -> None:
         is_async = engine.dialect.is_async
-        self._source = EngineSource(engine.sync_engine if is_async else engine, lambda raw: link(raw).is_gone)
+        self._source = EngineSource(engine.sync_engine if is_async else engine, lambda raw: kind(raw).is_gone)
         self._call = _greenlet_call() if is_async else _call
-        self._link = link
+        self._kind = kind
 
     async def take(self) -> Link:
-        return self._link(await self._call(self._source.take))
+        return self._kind(await self._call(self._source.take))
 
     async def give(self, link: Link) -> None:
         try:
@@ -149,7 +148,7 @@ class Engine:
             await self._call(self._source.give, link.raw)
 
     async def apart(self) -> Link:
-        return self._link(await self._call(self._source.apart))
+        return self._kind(await self._call(self._source.apart))
 
     async def check(self) -> None:
         await self._call(self._source.check)

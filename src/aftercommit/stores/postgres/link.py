@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
 from aftercommit.events.claims import QueryResult
@@ -16,17 +15,35 @@ WHO_SERVES: Final = "SELECT pg_backend_pid()"
 
 
 class Link(ABC):
-    """A driver's connection, awaited. It is a Tx by itself: so a caller's own connection is adopted."""
+    """A driver's connection, awaited. It is a Tx by itself: so a caller's own connection is adopted. The class tells
+    one driver from another."""
 
+    colour: ClassVar[Colour]
+    #: The driver's own.
+    connections: ClassVar[tuple[type, ...]]
     #: What a statement raises behind one that failed in the same transaction.
     failed: ClassVar[type[Exception]]
+    #: Whether `run` is a single round trip. If it is two, they have to meet one session, and behind a pooler only those
+    #: of one transaction do.
+    is_one_trip: ClassVar[bool] = True
+    #: For those who open a pool at the same time.
+    lock: ClassVar[Callable[[], AbstractAsyncContextManager[object]]]
+    #: The event loop that a pool belongs to. Under threads always the same: `int` makes 0.
+    home: ClassVar[Callable[[], object]] = int
+    #: How often this task has been asked to end; only where the driver may lose that.
+    cancellations: ClassVar[Callable[[], int]] = int
 
-    def __init__(self, raw: Any, home: object = None) -> None:
+    def __init__(self, raw: Any, pool: object = None) -> None:
         self.raw = raw
         #: The pool that lent it.
-        self.home = home
+        self.pool = pool
         #: Whether it has to be restored before its owner gets it back.
         self.is_changed = False
+
+    @staticmethod
+    @abstractmethod
+    def fault_of(error: Exception) -> Fault:
+        """The driver's errors in our words."""
 
     # -- what it is like
 
@@ -88,6 +105,13 @@ class Link(ABC):
     async def command(self, *words: str) -> int:
         """Statements without parameters and rows; how many rows the last one touched."""
 
+    async def is_direct(self) -> bool:
+        """Whether no pooler stands before the server. Asked in one transaction, so of one session."""
+        await self.send("BEGIN")
+        ((served_by,),) = await self.fetch(WHO_SERVES)
+        await self.commit()
+        return bool(served_by == self.process)
+
     # -- transactions, and the user's statements in them
 
     @abstractmethod
@@ -104,6 +128,10 @@ class Link(ABC):
         error."""
 
     @abstractmethod
+    def listening(self) -> ListeningConnection:
+        """From now on it does nothing else."""
+
+    @abstractmethod
     async def close(self) -> None:
         """At once, which rolls back as well."""
 
@@ -112,11 +140,8 @@ class Link(ABC):
         await self.close()
 
 
-class Lender(Protocol):
-    """Where an executor gets its connections. What is given back is idle, or closed, and then not lent again."""
-
-    #: Whether it is known that no pooler stands before the server.
-    is_direct: bool
+class Pool(Protocol):
+    """What lends connections. What is given back is idle, or closed, and then not lent again."""
 
     async def take(self) -> Link: ...
 
@@ -131,21 +156,14 @@ class Lender(Protocol):
 
     async def close(self) -> None: ...
 
+
+class Lender(Pool, Protocol):
+    """Where an executor gets its connections."""
+
+    #: Whether it is known that no pooler stands before the server.
+    is_direct: bool
+
     def abandon(self) -> None: ...
-
-
-class Pool(Protocol):
-    """A driver's own pool, awaited."""
-
-    async def take(self) -> Link: ...
-
-    async def give(self, link: Link) -> None: ...
-
-    async def apart(self) -> Link: ...
-
-    async def check(self) -> None: ...
-
-    async def close(self) -> None: ...
 
 
 class ListeningConnection(Protocol):
@@ -175,24 +193,3 @@ class ListeningConnection(Protocol):
 
     async def close(self) -> None:
         """Whoever waits is woken."""
-
-
-@dataclass(frozen=True, slots=True)
-class Driver:
-    """What tells one driver from another."""
-
-    colour: Colour
-    #: Its connections, and what makes a Link of one.
-    connections: tuple[type, ...]
-    link: Callable[[Any], Link]
-    fault_of: Callable[[Exception], Fault]
-    listening: Callable[[Link], ListeningConnection]
-    #: Whether `Link.run` is a single round trip. If it is two, they have to meet one session, and behind a pooler only
-    #: those of one transaction do.
-    is_one_trip: bool
-    #: The event loop that a pool belongs to. Under threads always the same: `int` makes 0.
-    home: Callable[[], object]
-    #: For those who open a pool at the same time.
-    lock: Callable[[], AbstractAsyncContextManager[object]]
-    #: How often this task has been asked to end; only where the driver may lose that.
-    cancellations: Callable[[], int] = int

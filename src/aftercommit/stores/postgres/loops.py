@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from aftercommit.stores.postgres.faults import ANSWER, no_answer
 
 T = TypeVar("T")
-
-#: The loop at hand, to which a pool belongs, and the lock of those who open one.
-home: Final = asyncio.get_running_loop
-Lock: Final = asyncio.Lock
 
 
 def cancellations() -> int:
@@ -87,8 +83,3 @@ async def answered(cut: Callable[[], None]) -> AsyncIterator[None]:
     except TimeoutError:
         cut()
         raise no_answer() from None
-
-
-async def one_turn() -> None:
-    """Let the loop come round."""
-    await asyncio.sleep(0)

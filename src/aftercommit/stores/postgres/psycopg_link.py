@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ClassVar
 
 import psycopg
 from psycopg.errors import InFailedSqlTransaction, error_from_result
@@ -14,13 +16,25 @@ from psycopg.rows import tuple_row
 from aftercommit.errors import OutboxError
 from aftercommit.events.claims import QueryResult
 from aftercommit.execution import Colour, Fault
-from aftercommit.stores.postgres import loops
 from aftercommit.stores.postgres.executor import PostgresExecutor
 from aftercommit.stores.postgres.faults import fault_of_ours, fault_of_state, rolled_back
 from aftercommit.stores.postgres.lenders import Engine, Opened
-from aftercommit.stores.postgres.link import Driver, Link
-from aftercommit.stores.postgres.loops import heard
+from aftercommit.stores.postgres.link import Link
+from aftercommit.stores.postgres.loops import LoopSignal, cancellations, heard
 from aftercommit.stores.postgres.psycopg_listening import PsycopgListening, ThreadSignal
+
+
+class ThreadLock:
+    """A lock of threads, awaited."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    async def __aenter__(self) -> None:
+        self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 def fault_of(error: Exception) -> Fault:
@@ -37,10 +51,15 @@ def fault_of(error: Exception) -> Fault:
     return Fault.OTHER
 
 
-class PsycopgState(Link):
-    """What a connection knows without asking, which has no colour."""
+class PsycopgLink(Link):
+    """A blocking connection. For our statements a cursor of our own: the rows and cursors that a user's connection
+    makes are for the user's. Autocommit costs no round trip, neither to turn it on nor to restore it."""
 
+    colour = Colour.BLOCKING
+    connections: ClassVar[tuple[type, ...]] = (psycopg.Connection,)
     failed = InFailedSqlTransaction
+    lock: ClassVar[Callable[[], AbstractAsyncContextManager[object]]] = ThreadLock
+    fault_of = staticmethod(fault_of)
 
     @property
     def is_begun(self) -> bool:
@@ -77,11 +96,6 @@ class PsycopgState(Link):
         except psycopg.OperationalError:
             return True
         return False
-
-
-class PsycopgLink(PsycopgState):
-    """A blocking connection. For our statements a cursor of our own: the rows and cursors that a user's connection
-    makes are for the user's. Autocommit costs no round trip, neither to turn it on nor to restore it."""
 
     async def is_ready(self) -> bool:
         if self._has_ended():
@@ -125,12 +139,21 @@ class PsycopgLink(PsycopgState):
             raise rolled_back()
         self.raw.commit()
 
+    def listening(self) -> PsycopgListening:
+        return PsycopgListening(self, ThreadSignal())
+
     async def close(self) -> None:
         self.raw.close()
 
 
-class AsyncPsycopgLink(PsycopgState):
+class AsyncPsycopgLink(PsycopgLink):
     """The same, awaited."""
+
+    colour = Colour.ASYNC
+    connections = (psycopg.AsyncConnection,)
+    lock = asyncio.Lock
+    home = asyncio.get_running_loop
+    cancellations = staticmethod(cancellations)
 
     async def is_ready(self) -> bool:
         if self._has_ended():
@@ -171,53 +194,19 @@ class AsyncPsycopgLink(PsycopgState):
             raise rolled_back()
         await self.raw.commit()
 
+    def listening(self) -> PsycopgListening:
+        return PsycopgListening(self, LoopSignal())
+
     async def close(self) -> None:
         await self.raw.close()
 
 
-class ThreadLock:
-    """A lock of threads, awaited."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    async def __aenter__(self) -> None:
-        self._lock.acquire()
-
-    async def __aexit__(self, *_: object) -> None:
-        self._lock.release()
-
-
-BLOCKING = Driver(
-    colour=Colour.BLOCKING,
-    connections=(psycopg.Connection,),
-    link=PsycopgLink,
-    fault_of=fault_of,
-    listening=lambda link: PsycopgListening(link, ThreadSignal()),
-    is_one_trip=True,
-    home=int,
-    lock=ThreadLock,
-)
-
-ASYNC = Driver(
-    colour=Colour.ASYNC,
-    connections=(psycopg.AsyncConnection,),
-    link=AsyncPsycopgLink,
-    fault_of=fault_of,
-    listening=lambda link: PsycopgListening(link, loops.LoopSignal()),
-    is_one_trip=True,
-    home=loops.home,
-    lock=loops.Lock,
-    cancellations=loops.cancellations,
-)
-
-
 def over_engine(engine: Any) -> PostgresExecutor:
     """A SQLAlchemy engine over psycopg; its colour decides."""
-    driver = ASYNC if engine.dialect.is_async else BLOCKING
-    return PostgresExecutor(driver, Engine(engine, driver.link))
+    kind = AsyncPsycopgLink if engine.dialect.is_async else PsycopgLink
+    return PostgresExecutor(kind, Engine(engine, kind))
 
 
 def over_factory(connect: Callable[[], psycopg.Connection[Any]]) -> PostgresExecutor:
     """Connections that the user's own function opens."""
-    return PostgresExecutor(BLOCKING, Opened(lambda: PsycopgLink(connect())))
+    return PostgresExecutor(PsycopgLink, Opened(lambda: PsycopgLink(connect())))

@@ -5,40 +5,22 @@ from __future__ import annotations
 
 import socket
 import threading
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from selectors import EVENT_READ, DefaultSelector
 from time import monotonic
-from typing import Protocol
 
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
 
 from aftercommit.stores.postgres.faults import ANSWER, no_answer
 from aftercommit.stores.postgres.link import WHO_SERVES, Link
-
-
-class Signal(Protocol):
-    """How one waits for a socket, and is woken by others from any thread."""
-
-    @property
-    def is_here(self) -> bool: ...
-
-    @property
-    def in_use(self) -> AbstractContextManager[object]:
-        """Nobody closes the connection while it is used; whoever waits is woken first."""
-        ...
-
-    async def wait(self, seconds: float, socket: int) -> bool: ...
-
-    def wake(self) -> None: ...
-
-    def end(self) -> None: ...
+from aftercommit.stores.postgres.loops import LoopSignal
 
 
 class PsycopgListening:
     """What a session says and hears."""
 
-    def __init__(self, link: Link, signal: Signal) -> None:
+    def __init__(self, link: Link, signal: ThreadSignal | LoopSignal) -> None:
         self._link = link
         self._server = link.raw.pgconn
         self._signal = signal
@@ -106,6 +88,7 @@ class ThreadSignal:
         self._read, self._write = socket.socketpair()
         for end in (self._read, self._write):
             end.setblocking(False)
+        #: Nobody closes the connection while it is used; whoever waits is woken first.
         self.in_use = threading.Lock()
 
     async def wait(self, seconds: float, socket: int) -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from inspect import isawaitable
 from typing import Any
 
-import psycopg
+from psycopg import AsyncConnection, Connection
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from aftercommit.execution import Colour
@@ -15,36 +14,34 @@ from aftercommit.stores.postgres.executor import PostgresExecutor
 from aftercommit.stores.postgres.faults import none_free
 from aftercommit.stores.postgres.lenders import GivenPool, OwnPool
 from aftercommit.stores.postgres.link import Link
-from aftercommit.stores.postgres.psycopg_link import ASYNC, BLOCKING, AsyncPsycopgLink, PsycopgLink
+from aftercommit.stores.postgres.psycopg_link import AsyncPsycopgLink, PsycopgLink
 from aftercommit.stores.sql.connections import LARGEST, PATIENCE
 
 
 def over_url(conninfo: str, colour: Colour) -> PostgresExecutor:
     """Over a pool of the outbox's own."""
-    if colour is Colour.BLOCKING:
-        return PostgresExecutor(BLOCKING, OwnPool(BLOCKING, conninfo, _connect, _open_pool))
-    return PostgresExecutor(ASYNC, OwnPool(ASYNC, conninfo, _connect_async, _open_async_pool))
+    kind = PsycopgLink if colour is Colour.BLOCKING else AsyncPsycopgLink
+    return PostgresExecutor(kind, OwnPool(kind, conninfo, _connect, _open_pool))
 
 
 def over_pool(pool: Any) -> PostgresExecutor:
     """Over the user's pool; its colour decides."""
-    if isinstance(pool, ConnectionPool):
-        return PostgresExecutor(BLOCKING, GivenPool(PsycopgPool(pool, PsycopgLink)))
-    return PostgresExecutor(ASYNC, GivenPool(PsycopgPool(pool, AsyncPsycopgLink)))
+    kind = PsycopgLink if isinstance(pool, ConnectionPool) else AsyncPsycopgLink
+    return PostgresExecutor(kind, GivenPool(PsycopgPool(pool, kind)))
 
 
 class PsycopgPool:
     """A pool of either colour."""
 
-    def __init__(self, pool: Any, link: Callable[[Any, object], Link]) -> None:
+    def __init__(self, pool: Any, kind: type[Link]) -> None:
         self.pool = pool
-        self._link = link
-        self._is_async = link is AsyncPsycopgLink
+        self._kind = kind
+        self._is_async = kind is AsyncPsycopgLink
 
     async def take(self) -> Link:
         try:
             taken = self.pool.getconn()
-            return self._link(await taken if self._is_async else taken, self)
+            return self._kind(await taken if self._is_async else taken, self)
         except PoolTimeout as error:
             raise none_free(self.pool.timeout) from error
 
@@ -55,7 +52,7 @@ class PsycopgPool:
 
     async def apart(self) -> Link:
         conninfo, kwargs = await _said(self.pool.conninfo), await _said(self.pool.kwargs)
-        return self._link(await _awaited(self.pool.connection_class.connect(conninfo, **(kwargs or {}))), None)
+        return self._kind(await _awaited(self.pool.connection_class.connect(conninfo, **(kwargs or {}))))
 
     async def check(self) -> None:
         await _awaited(self.pool.check())
@@ -78,28 +75,21 @@ def _settings(*, is_direct: bool = False) -> dict[str, Any]:
     return {"autocommit": True, "prepare_threshold": 2 if is_direct else None}
 
 
-async def _connect(conninfo: str) -> psycopg.Connection[Any]:
-    return psycopg.connect(conninfo, **_settings())
+async def _connect(kind: type[Link], conninfo: str) -> Link:
+    connection: Any = Connection if kind is PsycopgLink else AsyncConnection
+    return kind(await _awaited(connection.connect(conninfo, **_settings())))
 
 
-async def _connect_async(conninfo: str) -> psycopg.AsyncConnection[Any]:
-    return await psycopg.AsyncConnection.connect(conninfo, **_settings())
-
-
-async def _open_pool(conninfo: str, is_direct: bool) -> PsycopgPool:
-    pool: ConnectionPool[Any] = ConnectionPool(
-        conninfo, **_size(), kwargs=_settings(is_direct=is_direct), open=True, name=f"aftercommit-{os.getpid()}"
+async def _open_pool(kind: type[Link], conninfo: str, is_direct: bool) -> PsycopgPool:
+    """Nothing is opened before it is needed."""
+    pool: Any = (ConnectionPool if kind is PsycopgLink else AsyncConnectionPool)(
+        conninfo,
+        min_size=0,
+        max_size=LARGEST,
+        timeout=PATIENCE,
+        kwargs=_settings(is_direct=is_direct),
+        open=False,
+        name=f"aftercommit-{os.getpid()}",
     )
-    return PsycopgPool(pool, PsycopgLink)
-
-
-async def _open_async_pool(conninfo: str, is_direct: bool) -> PsycopgPool:
-    pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
-        conninfo, **_size(), kwargs=_settings(is_direct=is_direct), open=False
-    )
-    await pool.open()
-    return PsycopgPool(pool, AsyncPsycopgLink)
-
-
-def _size() -> dict[str, Any]:
-    return {"min_size": 0, "max_size": LARGEST, "timeout": PATIENCE}
+    await _awaited(pool.open())
+    return PsycopgPool(pool, kind)
