@@ -16,7 +16,7 @@ from aftercommit.events.order import OrderKey
 from aftercommit.ordering.wakeups import Announcer, Listener, News
 from aftercommit.ports import WakeupsUnavailable
 from aftercommit.runtime.threads import run
-from aftercommit.stores.postgres import loops, psycopg_listening, wakeups
+from aftercommit.stores.postgres import asyncpg_driver, psycopg_listening, wakeups
 from tests.delivery.faulty import meter_of, with_runtime
 from tests.promises.forks import Child
 from tests.servers import Pgbouncer
@@ -37,7 +37,7 @@ def somebody(postgres_table: Table) -> Iterator[Any]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Silence is short, and so is the time to answer."""
     monkeypatch.setattr(wakeups, "SILENCE", 0.05)
-    for each in (psycopg_listening, loops):
+    for each in (psycopg_listening, asyncpg_driver):
         monkeypatch.setattr(each, "ANSWER", 0.3)
 
 

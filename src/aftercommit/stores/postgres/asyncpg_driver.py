@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import asyncpg
 
@@ -13,11 +13,13 @@ from aftercommit.errors import OutboxError
 from aftercommit.events.claims import QueryResult
 from aftercommit.execution import Colour, Fault
 from aftercommit.stores.postgres.executor import PostgresExecutor
-from aftercommit.stores.postgres.faults import fault_of_ours, fault_of_state, none_free, rolled_back
+from aftercommit.stores.postgres.faults import ANSWER, fault_of_ours, fault_of_state, no_answer, none_free, rolled_back
 from aftercommit.stores.postgres.lenders import Engine, GivenPool, OwnPool
 from aftercommit.stores.postgres.link import Link
-from aftercommit.stores.postgres.loops import LoopSignal, answered
+from aftercommit.stores.postgres.loops import LoopSignal
 from aftercommit.stores.sql.connections import LARGEST, PATIENCE
+
+T = TypeVar("T")
 
 #: Seconds to take leave of a server that may be gone.
 FAREWELL: Final = 1.0
@@ -180,12 +182,18 @@ class AsyncpgListening(LoopSignal):
         self._connection.add_termination_listener(lambda *_: self.wake())
 
     async def is_direct(self) -> bool:
-        async with answered(self._connection.terminate):
-            return await self._link.is_direct()
+        return await self._answered(self._link.is_direct())
 
     async def listen(self, channel: str) -> None:
-        async with answered(self._connection.terminate):
-            await self._connection.add_listener(channel, self._hear)
+        await self._answered(self._connection.add_listener(channel, self._hear))
+
+    async def _answered(self, question: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(ANSWER):
+                return await question
+        except TimeoutError:
+            self._connection.terminate()  # no farewell would be answered either
+            raise no_answer() from None
 
     def _hear(self, _connection: Any, _process: int, _channel: str, message: str) -> None:
         self._heard.append(message)

@@ -72,22 +72,24 @@ class PostgresExecutor:
     async def begin(self, how: str = "BEGIN") -> OpenPostgresTransaction:
         """A connection that died while it was idle is found out here, where nothing is lost yet."""
         try:
-            link = await self._begun(how)
+            return await self._begun(how)
         except Exception as error:
             if self.fault_of(error) is not Fault.UNREACHABLE:
                 raise
-            await self._lender.check()
-            link = await self._begun(how)
-        return OpenPostgresTransaction(link, self._lender)
+        await self._lender.check()
+        return await self._begun(how)
 
-    async def _begun(self, how: str) -> Link:
+    async def _begun(self, how: str) -> OpenPostgresTransaction:
         link = await self._take()
         try:
             await link.send(how)
         except BaseException:
-            await self._give_up(link)  # it may yet begin, and does not know it
+            try:
+                await link.close()  # it may yet begin, and does not know it
+            finally:
+                await self._lender.give(link)
             raise
-        return link
+        return OpenPostgresTransaction(link, self._lender)
 
     async def _take(self) -> Link:
         """A connection whose session was not ended while it was idle."""
@@ -103,12 +105,6 @@ class PostgresExecutor:
                 raise
             if is_ready:
                 return link
-            await self._lender.give(link)
-
-    async def _give_up(self, link: Link) -> None:
-        try:
-            await link.close()
-        finally:
             await self._lender.give(link)
 
     def adopt(self, connection: object) -> Link | None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import Awaitable
+from contextlib import nullcontext, suppress
 from typing import TypeVar
-
-from aftercommit.stores.postgres.faults import ANSWER, no_answer
 
 T = TypeVar("T")
 
@@ -72,14 +70,3 @@ class LoopSignal:
         if self._socket is not None:
             self._loop.remove_reader(self._socket)
             self._socket = None
-
-
-@asynccontextmanager
-async def answered(cut: Callable[[], None]) -> AsyncIterator[None]:
-    """What is asked inside has to be answered soon. Else `cut`: no farewell would be answered either."""
-    try:
-        async with asyncio.timeout(ANSWER):
-            yield
-    except TimeoutError:
-        cut()
-        raise no_answer() from None

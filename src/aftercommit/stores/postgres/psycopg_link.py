@@ -88,25 +88,24 @@ class PsycopgLink(Link):
         """Else nobody knows what it is in the middle of."""
         return bool(self.raw.pgconn.transaction_status == TransactionStatus.IDLE)
 
-    def _has_ended(self) -> bool:
-        """Whether the server ended an idle session. It has said so, and only has to be heard: no round trip."""
+    async def is_ready(self) -> bool:
+        """A server that ended an idle session has said so, and only has to be heard: no round trip."""
         try:
             for _ in range(2):  # the last words, and the end of the stream behind them
                 self.raw.pgconn.consume_input()
         except psycopg.OperationalError:
-            return True
-        return False
-
-    async def is_ready(self) -> bool:
-        if self._has_ended():
             return False
         if not self.raw.autocommit:
-            self.raw.autocommit, self.is_changed = True, True
+            self.is_changed = True
+            if (waiting := self.raw.set_autocommit(True)) is not None:
+                await waiting
         return True
 
     async def restore(self) -> None:
-        if self.raw.pgconn.transaction_status == TransactionStatus.IDLE:
-            self.raw.autocommit = False
+        if self.raw.pgconn.transaction_status != TransactionStatus.IDLE:
+            return  # it is not lent again
+        if (waiting := self.raw.set_autocommit(False)) is not None:
+            await waiting
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
         return psycopg.Cursor(self.raw, row_factory=tuple_row).execute(sql, parameters or None).rowcount
@@ -137,35 +136,25 @@ class PsycopgLink(Link):
     async def commit(self) -> None:
         if self.raw.pgconn.transaction_status == TransactionStatus.INERROR:
             raise rolled_back()
-        self.raw.commit()
+        if (waiting := self.raw.commit()) is not None:
+            await waiting
 
     def listening(self) -> PsycopgListening:
         return PsycopgListening(self, ThreadSignal())
 
     async def close(self) -> None:
-        self.raw.close()
+        if (waiting := self.raw.close()) is not None:
+            await waiting
 
 
 class AsyncPsycopgLink(PsycopgLink):
-    """The same, awaited."""
+    """The same, awaited: what returns nothing there returns an awaitable here."""
 
     colour = Colour.ASYNC
     connections = (psycopg.AsyncConnection,)
     lock = asyncio.Lock
     home = asyncio.get_running_loop
     cancellations = staticmethod(cancellations)
-
-    async def is_ready(self) -> bool:
-        if self._has_ended():
-            return False
-        if not self.raw.autocommit:
-            self.is_changed = True
-            await self.raw.set_autocommit(True)
-        return True
-
-    async def restore(self) -> None:
-        if self.raw.pgconn.transaction_status == TransactionStatus.IDLE:
-            await self.raw.set_autocommit(False)
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
         cursor = psycopg.AsyncCursor(self.raw, row_factory=tuple_row)
@@ -189,16 +178,8 @@ class AsyncPsycopgLink(PsycopgLink):
         cursor = await heard(self.raw.execute(sql, parameters or None))
         return QueryResult(await cursor.fetchall() if cursor.description else [], cursor.rowcount)
 
-    async def commit(self) -> None:
-        if self.raw.pgconn.transaction_status == TransactionStatus.INERROR:
-            raise rolled_back()
-        await self.raw.commit()
-
     def listening(self) -> PsycopgListening:
         return PsycopgListening(self, LoopSignal())
-
-    async def close(self) -> None:
-        await self.raw.close()
 
 
 def over_engine(engine: Any) -> PostgresExecutor:

@@ -78,11 +78,6 @@ def _unreadable() -> UnknownStore:
 
 
 def _over_psycopg(url: str, where: str, colour: Colour, options: dict[str, Any]) -> PostgresStore:
-    executor, beside = _psycopg_executor(url, colour), _psycopg_executor(url, colour)
-    return PostgresStore(executor, PSYCOPG, where=where, beside=beside, **options)
-
-
-def _psycopg_executor(conninfo: str, colour: Colour) -> PostgresExecutor:
     try:
         from psycopg import ProgrammingError
         from psycopg.conninfo import conninfo_to_dict
@@ -93,10 +88,11 @@ def _psycopg_executor(conninfo: str, colour: Colour) -> PostgresExecutor:
             f"psycopg with its pool is not installed ({error})", fix='pip install "aftercommit[postgres]"'
         ) from error
     try:
-        conninfo_to_dict(conninfo)
+        conninfo_to_dict(url)
     except ProgrammingError:  # whose text shows what it could not read, be it the password
         raise _unreadable() from None
-    return psycopg_pools.over_url(conninfo, colour)
+    executor, beside = psycopg_pools.over_url(url, colour), psycopg_pools.over_url(url, colour)
+    return PostgresStore(executor, PSYCOPG, where=where, beside=beside, **options)
 
 
 def _over_asyncpg(url: str, where: str, options: dict[str, Any]) -> PostgresStore:
