@@ -114,7 +114,7 @@ def test_importing_it_loads_nothing_of_it() -> None:
 #: Rooms and modules that a program in threads over SQLite has no use for.
 _ELSEWHERE = re.compile(
     r"aftercommit\.(async_outbox|alembic|demo|django|testing|runtime\.(aio|portal)|stores\.(postgres|mysql|sqlserver))\b"
-    r"|aftercommit\.(stores\.sqlite\.aio|stores\.sql\.connection_thread|transactions\.sqlalchemy)"
+    r"|aftercommit\.(stores\.sql\.aio|transactions\.sqlalchemy)"
 )
 
 

@@ -11,7 +11,7 @@ import pytest
 from aftercommit import Cluster
 from aftercommit.errors import SchemaMismatch
 from aftercommit.ordering.fleet import cluster_of
-from aftercommit.stores.postgres import async_pools, pools
+from aftercommit.stores.postgres import psycopg_pools
 from tests.delivery.faulty import short_pauses, until
 from tests.ordering.fleet_kit import ALL, RARELY, SOON, FleetKit, Node, in_a_fleet, owners
 from tests.servers import PrivatePostgres
@@ -248,8 +248,7 @@ def test_a_server_that_crashed_and_came_back_finds_its_fleet(
     tmp_path: Path, private_postgres: PrivatePostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beats fail until it is there; then all is as it was, and nobody had to be started again."""
-    for module in (pools, async_pools):
-        monkeypatch.setattr(module, "PATIENCE", 0.2)
+    monkeypatch.setattr(psycopg_pools, "PATIENCE", 0.2)
 
     async def scenario(kit: FleetKit) -> None:
         alice, bob = [

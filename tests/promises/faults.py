@@ -17,7 +17,9 @@ from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.stores.mysql import server as mysql_server
 from aftercommit.stores.mysql.executor import OpenMysqlTransaction
 from aftercommit.stores.mysql.link import LinkTx
-from aftercommit.stores.postgres import asyncpg_driver, psycopg_async, psycopg_sync
+from aftercommit.stores.postgres import executor as postgres_executor
+from aftercommit.stores.postgres.asyncpg_driver import AsyncpgLink
+from aftercommit.stores.postgres.psycopg_link import AsyncPsycopgLink, PsycopgLink
 from aftercommit.stores.sql.records import SqlRecords
 from aftercommit.stores.sql.store import SqlStore
 from aftercommit.stores.sqlite.executor import OpenSqliteTransaction, SqliteTx
@@ -88,18 +90,15 @@ def within(*statements: str) -> Call:
 #: Where each driver runs a statement of the store: what is wrapped takes the text as its second argument.
 STATEMENTS: list[tuple[Any, str]] = [
     *((SqliteTx, method) for method in ("execute", "execute_many", "fetch")),
-    (psycopg_sync, "run"),
-    (psycopg_async, "run"),
-    (asyncpg_driver, "parsed_anew"),
+    *((link, method) for link in (PsycopgLink, AsyncPsycopgLink) for method in ("execute", "run")),
+    (AsyncpgLink, "run"),
     *((LinkTx, method) for method in ("execute", "fetch")),
 ]
 
 #: The user's own transaction, in either runtime.
 TRANSACTIONS = [
     OpenSqliteTransaction,
-    psycopg_sync.OpenPsycopgTransaction,
-    psycopg_async.AsyncOpenPsycopgTransaction,
-    asyncpg_driver.OpenAsyncpgTransaction,
+    postgres_executor.OpenPostgresTransaction,
     OpenMysqlTransaction,
 ]
 
@@ -142,8 +141,7 @@ def install(store: SqlStore, journal: Journal) -> None:
 
 def limit_standstill(change: Call = setattr) -> None:
     """Leases are short in these tests, and so is the time after which a server ends a session that stands still."""
-    for module in (psycopg_sync, psycopg_async, asyncpg_driver):
-        change(module, "BEGIN", module.BEGIN.replace("10s", "1s"))
+    change(postgres_executor, "BEGIN", postgres_executor.BEGIN.replace("10s", "1s"))
     change(mysql_server, "STANDSTILL", 1)
 
 

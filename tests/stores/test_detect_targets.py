@@ -47,7 +47,7 @@ def test_a_sqlalchemy_url_keeps_its_password(postgres_table: Table) -> None:
     url = make_url(postgres_table.url).set(drivername="postgresql+psycopg", password="p@ss/word")
     store = open_store(url, Colour.BLOCKING)
     assert isinstance(store, PostgresStore)
-    assert "p%40ss%2Fword" in store.executor._source._conninfo
+    assert "p%40ss%2Fword" in store.executor._lender.conninfo
     assert "word" not in repr(store)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from aftercommit.errors import StoreBusy
 from aftercommit.events.fleet import Instance
-from aftercommit.stores.postgres import async_pools, asyncpg_pools, pools
+from aftercommit.stores.postgres import asyncpg_driver, psycopg_pools
 from aftercommit.stores.postgres.dialect import PSYCOPG
 from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.statements import Statements
@@ -94,7 +94,7 @@ def test_heartbeats_hardly_touch_an_index(postgres_table: Table) -> None:
 
 
 def test_heartbeats_do_not_wait_for_connections_that_handlers_have(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (pools, async_pools, asyncpg_pools):
+    for module in (psycopg_pools, asyncpg_driver):
         monkeypatch.setattr(module, "LARGEST", 2)
         monkeypatch.setattr(module, "PATIENCE", 0.2)
 

@@ -15,13 +15,11 @@ import pytest
 
 from aftercommit.events.claims import ClaimRequest, Settlement
 from aftercommit.events.outcome import DONE, Retry
-from aftercommit.stores.postgres import asyncpg_driver, psycopg_async, psycopg_sync
+from aftercommit.stores.postgres.executor import PostgresExecutor
 from aftercommit.stores.sql.execution import Fault
 from aftercommit.testing.kit import LEASE, ids, take
 from tests.stores.postgres_kit import Table, Way
 from tests.support import PATIENCE
-
-MODULES = {"psycopg": psycopg_sync, "psycopg-async": psycopg_async, "asyncpg": asyncpg_driver}
 
 
 class Beside(threading.Thread):
@@ -214,16 +212,15 @@ def deadlocks(table: Table) -> int:
 def conflicts(way: Way, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The states of the conflicts that were met, in order."""
     met: list[str] = []
-    module = MODULES[way.driver]
-    plain = module.fault_of
+    plain = PostgresExecutor.fault_of
 
-    def noted(error: Exception) -> Fault:
-        fault = plain(error)
+    def noted(executor: PostgresExecutor, error: Exception) -> Fault:
+        fault = plain(executor, error)
         if fault is Fault.CONFLICT:
             met.append(error.sqlstate)  # type: ignore[attr-defined]
         return fault
 
-    monkeypatch.setattr(module, "fault_of", noted)
+    monkeypatch.setattr(PostgresExecutor, "fault_of", noted)
     return met
 
 

@@ -34,11 +34,12 @@ def world(way: Way, tmp_path: Any) -> Iterator[World]:
     made.somebody.close()
 
 
-def prepares(source: Any) -> bool:
+def prepares(lender: Any) -> bool:
     """Whether its connections keep prepared statements."""
-    if hasattr(source, "is_direct"):
-        return bool(source.is_direct)
-    return source._pool.kwargs["prepare_threshold"] is not None
+    pool = lender._pool.pool
+    if hasattr(pool, "kwargs"):
+        return pool.kwargs["prepare_threshold"] is not None
+    return bool(lender.is_direct)
 
 
 def business(way: Way) -> str:
@@ -64,7 +65,7 @@ def test_outboxes_walk_through_a_pooler(
             async with outboxes[0].transaction():
                 await outboxes[0].write("Failing", "{}")
             await world.until_settled(2 * 4 * 12 + 1)
-            assert not prepares(outboxes[0]._store.executor._source)
+            assert not prepares(outboxes[0]._store.executor._lender)
 
     async def writer(outbox: Any, number: int) -> None:
         for turn in range(12):

@@ -10,13 +10,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.rows import tuple_row
 
-from aftercommit.events.claims import ClaimRequest, Settlement
+from aftercommit.events.claims import ClaimRequest, QueryResult, Settlement
 from aftercommit.events.outcome import DONE
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
-from aftercommit.stores.postgres import asyncpg_driver, psycopg_async, psycopg_sync
 from aftercommit.testing.kit import LEASE, lease_of
 from tests.stores.postgres_kit import Table, Way
 
@@ -85,17 +85,21 @@ def test_a_session_that_began_on_an_empty_table_reads_no_full_one(own_table: Tab
 
 def test_a_prepared_settle_would_be_seen(own_table: Table, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the test above can fail."""
-    plain, waiting, parsed = psycopg_sync.run, psycopg_async.run, asyncpg_driver.parsed_anew
+    link_class = way.store().executor._kind
+    plain = link_class.run
 
-    async def prepared(connection: Any, sql: str, parameters: Any) -> Any:
+    async def prepared(link: Any, sql: str, parameters: Any) -> Any:
         if "unnest" not in sql:
-            return await parsed(connection, sql, parameters)
-        rows = await connection.fetch(sql, *parameters)
-        return rows, len(rows)
+            return await plain(link, sql, parameters)
+        if way.driver == "asyncpg":
+            rows = [tuple(row) for row in await link.raw.fetch(sql, *parameters)]
+            return QueryResult(rows, len(rows))
+        cursor = link.raw.cursor(row_factory=tuple_row)
+        found = cursor.execute(sql, parameters, prepare=True)
+        rows = await (await found).fetchall() if way.is_async else found.fetchall()
+        return QueryResult(rows, cursor.rowcount)
 
-    monkeypatch.setattr(psycopg_sync, "run", lambda *given, **_: plain(*given, prepare="unnest" in given[1]))
-    monkeypatch.setattr(psycopg_async, "run", lambda *given, **_: waiting(*given, prepare="unnest" in given[1]))
-    monkeypatch.setattr(asyncpg_driver, "parsed_anew", prepared)
+    monkeypatch.setattr(link_class, "run", prepared)
 
     async def scenario() -> list[int]:
         async with way.pool(1) as pool:

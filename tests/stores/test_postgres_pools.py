@@ -15,7 +15,7 @@ from sqlalchemy.util import greenlet_spawn
 from aftercommit.errors import StoreBusy, StoreUnavailable
 from aftercommit.events.claims import Settlement
 from aftercommit.events.outcome import DONE
-from aftercommit.stores.postgres import async_pools, asyncpg_pools, pools
+from aftercommit.stores.postgres import asyncpg_driver, psycopg_pools
 from aftercommit.testing.kit import LEASE, event, ids, insert, take
 from tests.servers import PrivatePostgres
 from tests.stores.postgres_kit import DRIVERS, TARGETS, Table, Way
@@ -68,7 +68,7 @@ def test_after_a_restart_of_the_server_work_goes_on(
     private_postgres: PrivatePostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With every driver, over URLs, pools and engines that have idle connections; and what is said meanwhile."""
-    for module in (pools, async_pools, asyncpg_pools):
+    for module in (psycopg_pools, asyncpg_driver):
         monkeypatch.setattr(module, "PATIENCE", 0.2)
     server, table = private_postgres, Table(private_postgres.url)
     opened, tried = threading.Barrier(len(DRIVERS) + 1), threading.Barrier(len(DRIVERS) + 1)
@@ -122,7 +122,7 @@ def test_after_a_restart_of_the_server_work_goes_on(
 
 @pytest.mark.parametrize("kind", TARGETS)
 def test_a_pool_without_a_free_connection_is_busy(way: Way, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (pools, async_pools, asyncpg_pools):
+    for module in (psycopg_pools, asyncpg_driver):
         monkeypatch.setattr(module, "PATIENCE", 0.05)
         monkeypatch.setattr(module, "LARGEST", 1)
 

@@ -44,14 +44,14 @@ def test_a_message_reaches_all_who_listen(way: Way, kind: str, postgres_table: T
 def test_messages_are_not_part_of_a_transaction_that_is_open(way: Way, somebody: Any) -> None:
     async def scenario() -> None:
         async with way.opened() as store:
-            ear = store.wakeups
-            await ear.receive()
+            listener = store.wakeups
+            await listener.receive()
             opened = await store.begin()
-            await ear.send("sent")
-            assert await heard(ear, 1) == ["sent"]
+            await listener.send("sent")
+            assert await heard(listener, 1) == ["sent"]
             await opened.end()
             somebody("after the rollback")
-            assert await heard(ear, 1) == ["after the rollback"]
+            assert await heard(listener, 1) == ["after the rollback"]
 
     way.run(scenario)
 
@@ -85,10 +85,10 @@ def test_two_tables_do_not_hear_each_other(way: Way, postgres_table: Table, some
 def test_one_table_is_one_channel_whether_its_schema_is_named_or_found(way: Way, somebody: Any) -> None:
     async def scenario() -> None:
         async with way.opened(schema="public") as store:
-            ear = store.wakeups
-            await ear.receive()
+            listener = store.wakeups
+            await listener.receive()
             somebody("found by the search path")
-            assert await heard(ear, 1) == ["found by the search path"]
+            assert await heard(listener, 1) == ["found by the search path"]
 
     way.run(scenario)
 
@@ -139,11 +139,11 @@ def test_messages_are_read_as_they_were_written_whatever_a_session_speaks(way: W
 
     async def scenario() -> None:
         async with way.opened(f"{way.url}&client_encoding=latin1") as store:
-            ear = store.wakeups
-            await ear.receive()
-            await ear.send("é")
+            listener = store.wakeups
+            await listener.receive()
+            await listener.send("é")
             somebody("€")
-            assert await heard(ear, 2) == ["é", "€"]
+            assert await heard(listener, 2) == ["é", "€"]
 
     way.run(scenario)
 
@@ -152,16 +152,16 @@ def test_messages_are_read_as_they_were_written_whatever_a_session_speaks(way: W
 def test_a_users_pool_of_one_is_not_used_up(way: Way, kind: str, postgres_table: Table, somebody: Any) -> None:
     async def scenario() -> None:
         async with way.target(kind, size=1) as target, way.opened(target) as store:
-            ear = store.wakeups
-            await ear._named()
+            listener = store.wakeups
+            await listener._named()
             held = await store.executor.begin()
-            await ear.receive()
+            await listener.receive()
             somebody("all are in use")
-            assert await heard(ear, 1) == ["all are in use"]
+            assert await heard(listener, 1) == ["all are in use"]
             await held.end()
             until_sessions(postgres_table, way.mark, 2)
             await store.records.backlog()
-            await ear.close()
+            await listener.close()
             await store.records.backlog()
             until_sessions(postgres_table, way.mark, 1)
 
@@ -179,10 +179,10 @@ def test_parameters_of_a_psycopg_pool_may_be_functions(way: Way, postgres_table:
         kwargs = awaited if way.is_async else lambda: {"application_name": "of a function"}
         async with way.pool(1, kwargs=kwargs) as pool, way.opened(pool) as store:
             pool.conninfo = lambda: way.plain
-            ear = store.wakeups
-            await ear.receive()
+            listener = store.wakeups
+            await listener.receive()
             somebody("heard")
-            assert await heard(ear, 1) == ["heard"]
+            assert await heard(listener, 1) == ["heard"]
             assert len(postgres_table.sessions("of a function")) == 2
 
     way.run(scenario)
@@ -198,22 +198,22 @@ def test_another_thread_interrupts_a_receive_that_waits(
 
     async def scenario() -> None:
         async with way.opened() as store:
-            ear = store.wakeups
-            await ear.receive()
+            listener = store.wakeups
+            await listener.receive()
             waits = threading.Event()
-            wait = ear._ear.wait
+            wait = listener._connection.wait
 
             async def watched(seconds: float) -> bool:
                 waits.set()
                 return bool(await wait(seconds))
 
-            ear._ear.wait = watched
-            thread = threading.Thread(target=lambda: (waits.wait(PATIENCE), ear.interrupt()))
+            listener._connection.wait = watched
+            thread = threading.Thread(target=lambda: (waits.wait(PATIENCE), listener.interrupt()))
             thread.start()
-            assert await within(ear.receive()) == []
+            assert await within(listener.receive()) == []
             thread.join(PATIENCE)
             somebody("still listens")
-            assert await heard(ear, 1) == ["still listens"]
+            assert await heard(listener, 1) == ["still listens"]
 
     way.run(scenario)
 
@@ -221,14 +221,14 @@ def test_another_thread_interrupts_a_receive_that_waits(
 def test_an_interrupt_is_not_lost_before_the_receive(way: Way, somebody: Any) -> None:
     async def scenario() -> None:
         async with way.opened() as store:
-            ear = store.wakeups
-            ear.interrupt()
-            assert await ear.receive() == []
-            assert await within(ear.receive()) == [], "it began first"
-            ear.interrupt()
-            ear.interrupt()
-            assert await within(ear.receive()) == []
+            listener = store.wakeups
+            listener.interrupt()
+            assert await listener.receive() == []
+            assert await within(listener.receive()) == [], "it began first"
+            listener.interrupt()
+            listener.interrupt()
+            assert await within(listener.receive()) == []
             somebody("after it")
-            assert await heard(ear, 1) == ["after it"]
+            assert await heard(listener, 1) == ["after it"]
 
     way.run(scenario)

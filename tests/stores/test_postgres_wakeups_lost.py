@@ -18,7 +18,7 @@ from aftercommit.events.order import OrderKey
 from aftercommit.ordering.wakeups import Announcer, News, WakeupListener
 from aftercommit.ports import WakeupsUnavailable
 from aftercommit.runtime.threads import run
-from aftercommit.stores.postgres import bell, wakeups, wakeups_psycopg
+from aftercommit.stores.postgres import asyncpg_driver, psycopg_listening, wakeups
 from tests.delivery.faulty import meter_of, with_runtime
 from tests.promises.forks import Child
 from tests.servers import Pgbouncer
@@ -39,7 +39,7 @@ def somebody(postgres_table: Table) -> Iterator[Any]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Silence is short, and so is the time to answer."""
     monkeypatch.setattr(wakeups, "SILENCE", 0.05)
-    for each in (wakeups_psycopg, bell):
+    for each in (psycopg_listening, asyncpg_driver):
         monkeypatch.setattr(each, "ANSWER", 0.3)
 
 
@@ -51,16 +51,16 @@ def test_a_session_that_was_ended_is_noticed_at_once_and_renewed(
 ) -> None:
     async def scenario() -> None:
         async with way.opened() as store:
-            ear = store.wakeups
-            await ear.receive()
+            listener = store.wakeups
+            await listener.receive()
             (before,) = listeners(postgres_table)
             assert postgres_table.value("SELECT pg_terminate_backend(%s, 5000)", before)
             with pytest.raises((OSError, psycopg.OperationalError)):
-                await within(ear.receive())
-            assert await ear.receive() == []
+                await within(listener.receive())
+            assert await listener.receive() == []
             assert before not in listeners(postgres_table)
             somebody("again")
-            assert await heard(ear, 1) == ["again"]
+            assert await heard(listener, 1) == ["again"]
 
     way.run(scenario)
 
@@ -68,18 +68,18 @@ def test_a_session_that_was_ended_is_noticed_at_once_and_renewed(
 @pytest.mark.usefixtures("impatient")
 def test_a_session_that_died_in_silence_is_noticed_and_renewed(way: Way, postgres_table: Table, somebody: Any) -> None:
     async def scenario(proxy: Proxy) -> None:
-        async with behind(way, proxy) as ear:
-            await ear.send("before")
-            assert await heard(ear, 1) == ["before"]
+        async with behind(way, proxy) as listener:
+            await listener.send("before")
+            assert await heard(listener, 1) == ["before"]
             proxy.freeze(new_ones=True)
             somebody("lost")
             with pytest.raises(StoreUnavailable, match="said nothing"):
-                await within(ear.receive())
+                await within(listener.receive())
             assert proxy.unheard, "it was asked"
             proxy.freeze()
-            assert await ear.receive() == []
+            assert await listener.receive() == []
             somebody("again")
-            assert await heard(ear, 1) == ["again"]
+            assert await heard(listener, 1) == ["again"]
 
     with Proxy(postgres_table.url) as proxy:
         way.run(lambda: scenario(proxy))
@@ -94,19 +94,19 @@ def test_a_quiet_session_is_asked_and_kept_and_hears_all(
 
     async def scenario() -> None:
         async with way.opened() as store:
-            ear = store.wakeups
-            await ear.receive()
+            listener = store.wakeups
+            await listener.receive()
             asked: list[bool] = []
-            ask = ear._ear.is_direct
+            ask = listener._connection.is_direct
 
             async def watched() -> bool:
                 asked.append(await ask())
                 return asked[-1]
 
-            ear._ear.is_direct = watched
+            listener._connection.is_direct = watched
             others = threading.Thread(target=lambda: [somebody(text) for text in texts])
             others.start()
-            assert await heard(ear, len(texts)) == texts
+            assert await heard(listener, len(texts)) == texts
             others.join(PATIENCE)
             assert asked
             assert all(asked)
@@ -119,14 +119,14 @@ def test_a_pooler_is_known_and_nothing_is_left_listening_behind_it(
 ) -> None:
     async def scenario() -> None:
         async with way.opened() as direct, way.opened(way.at(pgbouncer.url)) as store:
-            through, ear = store.wakeups, direct.wakeups
+            through, listener = store.wakeups, direct.wakeups
             for _ in range(3):
                 with pytest.raises(WakeupsUnavailable, match="pooler"):
                     await through.receive()
             assert not listeners(postgres_table)
-            await ear.receive()
+            await listener.receive()
             await through.send("it can be said")
-            assert await heard(ear, 1) == ["it can be said"]
+            assert await heard(listener, 1) == ["it can be said"]
 
     way.run(scenario)
 
@@ -140,17 +140,17 @@ def test_closing_ends_the_session_and_the_next_receive_begins_anew(
 ) -> None:
     async def scenario() -> None:
         async with way.opened() as store:
-            ear = store.wakeups
-            await ear.close()
-            await ear.receive()
+            listener = store.wakeups
+            await listener.close()
+            await listener.receive()
             assert len(listeners(postgres_table)) == 1
             for _ in range(2):
-                await (ear if which == "wakeups" else store).close()
-            assert ear._ear is None
+                await (listener if which == "wakeups" else store).close()
+            assert listener._connection is None
             assert not store._listening
-            assert await ear.receive() == []
+            assert await listener.receive() == []
             somebody("again")
-            assert await heard(ear, 1) == ["again"]
+            assert await heard(listener, 1) == ["again"]
 
     way.run(scenario)
     until_sessions(postgres_table, way.mark, 0)
@@ -159,15 +159,15 @@ def test_closing_ends_the_session_and_the_next_receive_begins_anew(
 def test_closing_from_elsewhere_ends_a_receive_that_waits(way: Way) -> None:
     async def scenario() -> None:
         async with way.opened() as store:
-            ear = store.wakeups
-            await ear.receive()
+            listener = store.wakeups
+            await listener.receive()
             if way.is_async:
-                waiting = asyncio.create_task(ear.receive())
+                waiting = asyncio.create_task(listener.receive())
                 await asyncio.sleep(0)
                 await store.close()
                 assert await within(waiting) == []
             else:
-                beside = Beside(way, ear.receive)
+                beside = Beside(way, listener.receive)
                 await store.close()
                 assert beside.result() == []
 
@@ -178,22 +178,22 @@ def test_a_listener_of_a_loop_that_has_ended_begins_anew(postgres_table: Table, 
     for driver in ASYNC_DRIVERS:
         way = Way(driver, postgres_table)
         store = way.store()
-        ear = store.wakeups
+        listener = store.wakeups
 
-        async def begun(ear: Any = ear, store: Any = store) -> None:
-            assert await ear.receive() == []
+        async def begun(listener: Any = listener, store: Any = store) -> None:
+            assert await listener.receive() == []
             for executor in (store.executor, store._beside):
                 await executor.close()
 
-        async def anew(ear: Any = ear, store: Any = store) -> None:
-            assert await within(ear.receive()) == []
+        async def anew(listener: Any = listener, store: Any = store) -> None:
+            assert await within(listener.receive()) == []
             somebody("on another loop")
-            assert await heard(ear, 1) == ["on another loop"]
+            assert await heard(listener, 1) == ["on another loop"]
             await store.close()
 
         way.run(begun)
-        ear.interrupt()  # nobody is there to hear it
-        ear._is_interrupted = False
+        listener.interrupt()  # nobody is there to hear it
+        listener._is_interrupted = False
         way.run(anew)
         assert postgres_table.end_sessions(way.mark) >= 1, "what belongs to a dead loop cannot even be closed"
 
@@ -208,19 +208,19 @@ def test_a_forked_child_listens_on_a_session_of_its_own(postgres_table: Table, s
 
     async def scenario() -> None:
         async with way.target(kind) as target, way.opened(target) as store:
-            ear = store.wakeups
-            await ear.receive()
+            listener = store.wakeups
+            await listener.receive()
 
             def child() -> Any:
                 store.abandon()
-                ear.interrupt()
-                ear._is_interrupted = False
+                listener.interrupt()
+                listener._is_interrupted = False
                 try:
-                    run(ear.receive())
+                    run(listener.receive())
                 except StoreUnavailable as error:
                     return [str(error)]
-                run(ear.send("of the child"))
-                messages = run(heard(ear, 1))
+                run(listener.send("of the child"))
+                messages = run(heard(listener, 1))
                 run(store.close())
                 return messages
 
@@ -231,7 +231,7 @@ def test_a_forked_child_listens_on_a_session_of_its_own(postgres_table: Table, s
                 somebody("of the child")
             else:
                 assert said["returned"] == ["of the child"]
-            assert await heard(ear, 1) == ["of the child"]
+            assert await heard(listener, 1) == ["of the child"]
 
     way.run(scenario)
 
@@ -316,10 +316,10 @@ def test_behind_a_pooler_it_is_said_once_that_polling_is_used(
         async with way.opened(way.at(proxy.url)) as store, way.opened() as direct:
             async with Fleet(runtime, store.wakeups, store.wakeups) as fleet:
                 assert await fleet.listener._task.join(PATIENCE)  # type: ignore[union-attr]
-                ear = direct.wakeups
-                await ear.receive()
+                listener = direct.wakeups
+                await listener.receive()
                 fleet.announcer.tell_everything()
-                assert [News.read(each) for each in await heard(ear, 1)] == [News("alice", everything=True)]
+                assert [News.read(each) for each in await heard(listener, 1)] == [News("alice", everything=True)]
             assert not fleet.calls
 
     with caplog.at_level(logging.INFO, "aftercommit"), Proxy(postgres_table.url) as proxy:

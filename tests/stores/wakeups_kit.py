@@ -36,11 +36,11 @@ def until_sessions(table: Table, mark: str, count: int) -> None:
     raise AssertionError(f"{table.sessions(mark)} instead of {count}")
 
 
-async def heard(ear: Any, count: int) -> list[str]:
+async def heard(listener: Any, count: int) -> list[str]:
     """So many messages."""
     messages: list[str] = []
     while len(messages) < count:
-        messages += await within(ear.receive())
+        messages += await within(listener.receive())
     return messages
 
 
@@ -73,7 +73,7 @@ async def behind(way: Way, proxy: Proxy) -> AsyncIterator[PostgresWakeups]:
     """Listens through the wire, and sends beside it."""
     async with way.opened() as store:
         through = way.store(way.at(proxy.url))
-        ear = PostgresWakeups(through.executor, store.executor, store._sql, store.names, set())
-        await ear.receive()
-        yield ear
-        await ear.close()
+        listener = PostgresWakeups(through.executor, store.executor, store._sql, store.names, set())
+        await listener.receive()
+        yield listener
+        await listener.close()

@@ -100,7 +100,7 @@ def _own_sqlite(connection: BaseDatabaseWrapper) -> Executor:
 def _postgres() -> Vendor:
     try:
         from aftercommit.stores.postgres.dialect import PSYCOPG
-        from aftercommit.stores.postgres.faults import fault_of
+        from aftercommit.stores.postgres.psycopg_link import fault_of
     except ImportError as error:
         raise MissingDriver(
             f"psycopg 3 is not installed ({error}); psycopg2 cannot take its place",
@@ -112,15 +112,14 @@ def _postgres() -> Vendor:
 def _own_postgres(connection: BaseDatabaseWrapper) -> Executor:
     from psycopg.conninfo import make_conninfo
 
-    from aftercommit.stores.postgres.pools import OwnPool
-    from aftercommit.stores.postgres.psycopg_sync import PsycopgExecutor
+    from aftercommit.stores.postgres import psycopg_pools
 
     parameters = connection.get_connection_params()
     for not_libpqs in ("context", "cursor_factory", "prepare_threshold"):
         parameters.pop(not_libpqs, None)
     if role := connection.settings_dict["OPTIONS"].get("assume_role"):
         parameters["options"] = f"{parameters.get('options', '')} -c role={role}".strip()
-    return PsycopgExecutor(OwnPool(make_conninfo(**parameters)))
+    return psycopg_pools.over_url(make_conninfo(**parameters), Colour.BLOCKING)
 
 
 # ---------------------------------------------------------------- MySQL and MariaDB

@@ -1,55 +1,42 @@
-"""The executor over asyncpg."""
+"""asyncpg: its connections, pools and errors, and how it listens."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol, TypeVar, cast
+import asyncio
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 import asyncpg
 
 from aftercommit.errors import OutboxError
 from aftercommit.events.claims import QueryResult
-from aftercommit.events.redact import error_text
-from aftercommit.ports import Colour, Tx
-from aftercommit.stores.postgres.dialect import (
-    BEGIN,
-    fault_of_ours,
-    fault_of_state,
-    refuse_old_server,
-    refuse_rollback,
-    rolled_back,
-)
-from aftercommit.stores.postgres.wakeups_asyncpg import AsyncpgEar
-from aftercommit.stores.sql.connections import retrying
-from aftercommit.stores.sql.control import refuse_transaction_control
+from aftercommit.ports import Colour
+from aftercommit.stores.postgres.executor import PostgresExecutor
+from aftercommit.stores.postgres.faults import ANSWER, fault_of_ours, fault_of_state, no_answer, none_free, rolled_back
+from aftercommit.stores.postgres.lenders import Engine, GivenPool, OwnPool
+from aftercommit.stores.postgres.link import Link
+from aftercommit.stores.postgres.loops import LoopSignal
+from aftercommit.stores.sql.connections import LARGEST, PATIENCE
 from aftercommit.stores.sql.execution import Fault
-
-log = logging.getLogger("aftercommit.postgres")
 
 T = TypeVar("T")
 
+#: Seconds to take leave of a server that may be gone.
+FAREWELL: Final = 1.0
 
-class AsyncpgSource(Protocol):
-    """Where connections come from, and where they go back to; a broken one is not lent again."""
 
-    #: Whether it is known that no pooler stands before the server.
-    is_direct: bool
+def over_url(dsn: str) -> PostgresExecutor:
+    """Over a pool of the outbox's own."""
+    return PostgresExecutor(AsyncpgLink, OwnPool(AsyncpgLink, dsn, _connect, _open_pool))
 
-    async def take(self) -> Any: ...
 
-    async def give(self, connection: Any) -> None: ...
+def over_pool(pool: Any) -> PostgresExecutor:
+    return PostgresExecutor(AsyncpgLink, GivenPool(AsyncpgPool(pool)))
 
-    async def apart(self) -> Any:
-        """A new connection that is not counted and never given back."""
-        ...
 
-    async def check(self) -> None:
-        """A connection was found dead: idle ones may be, too."""
-
-    async def close(self) -> None: ...
-
-    def abandon(self) -> None: ...
+def over_engine(engine: Any) -> PostgresExecutor:
+    return PostgresExecutor(AsyncpgLink, Engine(engine, AsyncpgLink))
 
 
 def fault_of(error: Exception) -> Fault:
@@ -66,210 +53,160 @@ def fault_of(error: Exception) -> Fault:
     return Fault.OTHER
 
 
-class AsyncpgExecutor:
-    """Group statements are parsed anew each time: a plan made on an empty table must not be kept. Unless the server is
-    known to be reached directly they run inside a transaction: their two round trips have to meet one session."""
+class AsyncpgLink(Link):
+    """A connection of asyncpg, or what stands for one that a pool lent."""
 
     colour = Colour.ASYNC
-
-    def __init__(self, source: AsyncpgSource) -> None:
-        self._source = source
-
-    async def fetch(self, sql: str, parameters: Sequence[object] = (), *, writes: bool = True) -> list[Any]:
-        return [tuple(row) for row in (await self._single(sql, parameters))[0]]
-
-    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        if parameters:
-            return (await self._single(sql, parameters))[1]
-        connection = await self._source.take()  # a single message, and perhaps one that no transaction may hold
-        try:
-            return count_of(await connection.execute(sql))
-        finally:
-            await self._source.give(connection)
-
-    async def _single(self, sql: str, parameters: Sequence[object]) -> tuple[list[Any], int]:
-        if self._source.is_direct:
-            try:
-                return await self._alone(sql, parameters)
-            except asyncpg.PostgresError as error:
-                if fault_of(error) is not Fault.CONFLICT:
-                    raise
-
-        # Not as strictly as the session may want it by default: then a conflict could come again for ever.
-        async def inside(tx: Tx) -> tuple[list[Any], int]:
-            return await parsed_anew(cast("OpenAsyncpgTransaction", tx).connection, sql, parameters)
-
-        return await self.transact(inside)
-
-    async def _alone(self, sql: str, parameters: Sequence[object]) -> tuple[list[Any], int]:
-        connection = await self._source.take()
-        try:
-            return await parsed_anew(connection, sql, parameters)
-        except BaseException as error:
-            if not isinstance(error, Exception):
-                give_up(connection)  # cancelled after the first half of a statement: the server waits for the other
-            raise
-        finally:
-            await self._source.give(connection)
-
-    async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
-        return await retrying(lambda: self._transact(work), fault_of)
-
-    async def _transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        opened = await self._begin(BEGIN)
-        try:
-            refuse_old_server(opened.connection.get_server_version().major)
-            value = await work(opened)
-            await opened.commit()
-        finally:
-            await opened.end()
-        return value
-
-    async def begin(self) -> OpenAsyncpgTransaction:
-        return await self._begin("BEGIN")
-
-    async def _begin(self, how: str) -> OpenAsyncpgTransaction:
-        """A connection that died while it was idle is found out here, where nothing is lost yet."""
-        try:
-            return await OpenAsyncpgTransaction.begun(self._source, how)
-        except Exception as error:
-            if fault_of(error) is not Fault.UNREACHABLE:
-                raise
-        await self._source.check()
-        return await OpenAsyncpgTransaction.begun(self._source, how)
-
-    def adopt(self, connection: object) -> AsyncpgTx | None:
-        # What a pool lends stands for a connection, and is no subclass of it.
-        is_ours = isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy)
-        return AsyncpgTx(connection) if is_ours else None
-
-    async def ear(self) -> AsyncpgEar:
-        return AsyncpgEar(await self._source.apart())
-
-    def fault_of(self, error: Exception) -> Fault:
-        return fault_of(error)
-
-    async def close(self) -> None:
-        await self._source.close()
-
-    def abandon(self) -> None:
-        self._source.abandon()
-
-
-async def parsed_anew(connection: Any, sql: str, parameters: Sequence[object]) -> tuple[list[Any], int]:
-    """Rows and count of a statement that is planned for its own values, whatever the connection has cached."""
-    statement = await connection.prepare(sql, name="")
-    rows = await statement.fetch(*parameters)
-    return rows, count_of(statement.get_statusmsg())
-
-
-def is_gone(connection: Any) -> bool:
-    """A pool takes back by itself what the server has ended; what stood for it then answers nothing more."""
-    return getattr(connection, "_con", connection) is None or bool(connection.is_closed())
-
-
-def give_up(connection: Any) -> None:
-    if not is_gone(connection):
-        connection.terminate()
-
-
-def count_of(tag: str) -> int:
-    """The rows of a command tag such as `INSERT 0 3`."""
-    last = tag.rpartition(" ")[2]
-    return int(last) if last.isdigit() else 0
-
-
-class AsyncpgTx:
-    """A Tx over a caller's own connection or one of ours."""
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
+    #: What a pool lends stands for a connection, and is no subclass of it.
+    connections = (asyncpg.Connection, asyncpg.pool.PoolConnectionProxy)
+    failed = asyncpg.InFailedSQLTransactionError
+    is_one_trip = False
+    lock = asyncio.Lock
+    home = asyncio.get_running_loop
+    fault_of = staticmethod(fault_of)
 
     @property
     def is_begun(self) -> bool:
-        return not is_gone(self._connection) and bool(self._connection.is_in_transaction())
+        return not self.is_gone and bool(self.raw.is_in_transaction())
 
     @property
     def is_active(self) -> bool:
         return self.is_begun  # asyncpg begins nothing by itself
 
+    @property
+    def is_gone(self) -> bool:
+        """A pool takes back by itself what the server has ended; what stood for it then answers nothing more."""
+        return getattr(self.raw, "_con", self.raw) is None or bool(self.raw.is_closed())
+
+    @property
+    def process(self) -> int:
+        return int(self.raw.get_server_pid())
+
+    @property
+    def version(self) -> int:
+        return int(self.raw.get_server_version().major)
+
+    def is_sound_after(self, error: BaseException) -> bool:
+        """Cancelled after the first half of a statement, the server waits for the other."""
+        return isinstance(error, Exception)
+
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        # An INSERT has no plan to go wrong, so a statement cache may serve it, if the connection has one.
-        return count_of(await self._connection.execute(sql, *parameters))
+        return _count_of(await self.raw.execute(sql, *parameters))
 
-    async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
-        return sum([await self.execute(sql, each) for each in parameters])
+    async def run(self, sql: str, parameters: Sequence[object]) -> QueryResult:
+        """Parsed anew, whatever the connection has cached, and under no name, which a pooler's session may have."""
+        statement = await self.raw.prepare(sql, name="")
+        rows = [tuple(row) for row in await statement.fetch(*parameters)]
+        return QueryResult(rows, _count_of(statement.get_statusmsg()))
 
-    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
-        rows, _ = await parsed_anew(self._connection, sql, parameters)
-        return [tuple(row) for row in rows]
+    async def command(self, *words: str) -> int:
+        return _count_of(await self.raw.execute("; ".join(words)))
 
+    async def send(self, words: str) -> None:
+        await self.raw.execute(words)
 
-class OpenAsyncpgTransaction(AsyncpgTx):
-    """A transaction on a connection of the source, given back at its end."""
-
-    def __init__(self, source: AsyncpgSource, connection: Any) -> None:
-        super().__init__(connection)
-        self._source = source
-        self._is_lent = True
-
-    @classmethod
-    async def begun(cls, source: AsyncpgSource, how: str) -> OpenAsyncpgTransaction:
-        self = cls(source, await source.take())
-        try:
-            await self._connection.execute(how)
-        except BaseException:
-            give_up(self._connection)  # it may yet begin, and does not know it
-            await self._return()
-            raise
-        return self
-
-    @property
-    def connection(self) -> Any:
-        return self._connection
-
-    @property
-    def is_open(self) -> bool:
-        return self._is_lent and self.is_begun
-
-    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
-        try:
-            return await super().fetch(sql, parameters)
-        except asyncpg.InFailedSQLTransactionError as error:
-            raise rolled_back() from error
-
-    async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
-        refuse_transaction_control(sql)
-        return QueryResult(*await parsed_anew(self._connection, sql, parameters))
+    async def query(self, sql: str, parameters: Any) -> QueryResult:
+        statement = await self.raw.prepare(sql, name="")
+        rows = await statement.fetch(*parameters)
+        return QueryResult(rows, _count_of(statement.get_statusmsg()))
 
     async def commit(self) -> None:
-        refuse_rollback(await self._connection.execute("COMMIT"))
-        await self._return()
+        """A transaction in which a statement has failed answers COMMIT with ROLLBACK, and no error."""
+        if await self.raw.execute("COMMIT") != "COMMIT":
+            raise rolled_back()
 
-    async def savepoint(self, name: str) -> None:
-        await self._connection.execute(f'SAVEPOINT "{name}"')
+    def listening(self) -> AsyncpgListening:
+        return AsyncpgListening(self)
 
-    async def release(self, name: str) -> None:
-        await self._connection.execute(f'RELEASE "{name}"')
+    async def close(self) -> None:
+        if not self.is_gone:
+            self.raw.terminate()
 
-    async def rollback_to(self, name: str) -> None:
-        await self._connection.execute(f'ROLLBACK TO "{name}"; RELEASE "{name}"')
+    async def leave(self) -> None:
+        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
+            await self.raw.close(timeout=FAREWELL)
 
-    async def end(self) -> None:
-        if self._is_lent:
-            try:
-                if self.is_begun:
-                    await self._connection.execute("ROLLBACK")
-            except Exception as error:
-                # Closed, it is rolled back as well; an error here would hide the one that led here.
-                give_up(self._connection)
-                log.debug("the rollback failed, and its connection is given up: %s", error_text(error))
-            except BaseException:
-                give_up(self._connection)  # nobody knows what it is in the middle of
-                raise
-            finally:
-                await self._return()
 
-    async def _return(self) -> None:
-        self._is_lent = False
-        await self._source.give(self._connection)
+def _count_of(tag: str) -> int:
+    """The rows of a command tag such as `INSERT 0 3`."""
+    last = tag.rpartition(" ")[2]
+    return int(last) if last.isdigit() else 0
+
+
+class AsyncpgPool:
+    """A pool of asyncpg, the outbox's own or the user's."""
+
+    def __init__(self, pool: Any) -> None:
+        self.pool = pool
+
+    async def take(self) -> Link:
+        try:
+            return AsyncpgLink(await self.pool.acquire(timeout=PATIENCE), self)
+        except TimeoutError as error:
+            raise none_free(PATIENCE) from error
+
+    async def give(self, link: Link) -> None:
+        await self.pool.release(link.raw)
+
+    async def apart(self) -> Link:
+        return AsyncpgLink(await self.pool._get_new_connection())  # there is no public name for that
+
+    async def check(self) -> None:
+        await self.pool.expire_connections()
+
+    async def close(self) -> None:
+        await self.pool.close()
+
+
+async def _connect(kind: type[Link], dsn: str) -> Link:
+    return kind(await asyncpg.connect(dsn, statement_cache_size=0, timeout=PATIENCE))
+
+
+async def _open_pool(_: type[Link], dsn: str, is_direct: bool) -> AsyncpgPool:
+    """Behind a pooler without a statement cache: another session would not know what is prepared in one."""
+    cache = {} if is_direct else {"statement_cache_size": 0}
+    # What a session could keep is never set here, so nothing has to be reset, a round trip each time.
+    return AsyncpgPool(await asyncpg.create_pool(dsn, min_size=0, max_size=LARGEST, reset=_as_it_is, **cache))
+
+
+async def _as_it_is(_: Any) -> None:
+    """Nothing to reset."""
+
+
+class AsyncpgListening(LoopSignal):
+    """Listens on a session of asyncpg, which calls back when something comes in: a raw one, not what a pool lends."""
+
+    def __init__(self, link: Link) -> None:
+        super().__init__()
+        self._link, self._connection = link, link.raw
+        self._heard: list[str] = []
+        self._connection.add_termination_listener(lambda *_: self.wake())
+
+    async def is_direct(self) -> bool:
+        return await self._answered(self._link.is_direct())
+
+    async def listen(self, channel: str) -> None:
+        await self._answered(self._connection.add_listener(channel, self._hear))
+
+    async def _answered(self, question: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(ANSWER):
+                return await question
+        except TimeoutError:
+            self._connection.terminate()  # no farewell would be answered either
+            raise no_answer() from None
+
+    def _hear(self, _connection: Any, _process: int, _channel: str, message: str) -> None:
+        self._heard.append(message)
+        self.wake()
+
+    def take(self) -> list[str]:
+        if self._connection.is_closed():
+            raise ConnectionResetError("PostgreSQL ended the connection that listens")
+        heard, self._heard = self._heard, []
+        return heard
+
+    async def close(self) -> None:
+        self.wake()
+        await self._link.leave()
+        await asyncio.sleep(0)  # what has been cut goes when the loop comes round

@@ -1,34 +1,91 @@
-"""psycopg's errors in our words."""
+"""What PostgreSQL's states mean, and what we say of it, whichever driver speaks to it."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Final
 
-import psycopg
-
-from aftercommit.errors import OutboxError
-from aftercommit.stores.postgres.dialect import fault_of_ours, fault_of_state
+from aftercommit.errors import OutboxError, SchemaMismatch, StoreBusy, StoreUnavailable, TransactionEnded
 from aftercommit.stores.sql.execution import Fault
 
+#: The oldest that is still maintained, and has what the statements use.
+OLDEST_SERVER: Final = 13
 
-def fault_of(error: Exception) -> Fault:
-    if isinstance(error, OutboxError):
-        return fault_of_ours(error)
-    error = getattr(error, "orig", error)  # SQLAlchemy wraps what happens while it connects
-    if isinstance(error, psycopg.Error) and (fault := fault_of_state(error.sqlstate)) is not None:
-        return fault
-    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | OSError):
-        return Fault.UNREACHABLE
-    if isinstance(error, psycopg.DataError | UnicodeError):  # found by the driver, before the server saw it
-        return Fault.ROW
-    return Fault.OTHER
+#: Seconds within which a server that is there answers.
+ANSWER: Final = 5.0
+
+_FAULTS: Final = {
+    "40001": Fault.CONFLICT,  # serialization_failure
+    "40P01": Fault.CONFLICT,  # deadlock_detected
+    "55P03": Fault.BUSY,  # lock_not_available
+    "57014": Fault.BUSY,  # query_canceled: a statement timeout
+    "42P01": Fault.MISSING_TABLE,  # undefined_table
+    "3F000": Fault.MISSING_TABLE,  # invalid_schema_name
+    "42501": Fault.FORBIDDEN,  # insufficient_privilege
+    "25006": Fault.READ_ONLY,  # read_only_sql_transaction
+    "25P03": Fault.UNREACHABLE,  # idle_in_transaction_session_timeout: the session was ended
+    "3D000": Fault.UNREACHABLE,  # invalid_catalog_name: no such database
+    "53300": Fault.UNREACHABLE,  # too_many_connections
+}
+
+#: By the first two characters of the state.
+_CLASSES: Final = {
+    "08": Fault.UNREACHABLE,  # connection exceptions
+    "22": Fault.ROW,  # data exceptions
+    "23": Fault.ROW,  # constraints
+    "28": Fault.UNREACHABLE,  # a login that is refused
+    "57": Fault.UNREACHABLE,  # the server goes down, or is starting
+}
 
 
-def has_ended(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    """Whether the server ended an idle session. It has said so, and only has to be heard: no round trip."""
-    try:
-        for _ in range(2):  # the last words, and the end of the stream behind them
-            connection.pgconn.consume_input()
-    except psycopg.OperationalError:
-        return True
-    return False
+def fault_of_state(state: str | None) -> Fault | None:
+    """What an SQLSTATE means; None when there is none."""
+    if not state:
+        return None
+    return _FAULTS.get(state) or _CLASSES.get(state[:2], Fault.OTHER)
+
+
+def fault_of_ours(error: OutboxError) -> Fault:
+    """What an error means that was explained where it happened."""
+    match error:
+        case StoreUnavailable():
+            return Fault.UNREACHABLE
+        case StoreBusy():
+            return Fault.BUSY
+        case _:
+            return Fault.OTHER
+
+
+def rolled_back() -> TransactionEnded:
+    return TransactionEnded(
+        "PostgreSQL rolled the transaction back, because a statement in it had failed before",
+        fix="let the error of that statement end the block, or run it in a nested outbox.transaction()",
+    )
+
+
+def refuse_old_server(version: int) -> None:
+    if version < OLDEST_SERVER:
+        raise SchemaMismatch(
+            f"the server is PostgreSQL {version}, aftercommit needs {OLDEST_SERVER}", fix="upgrade the server"
+        )
+
+
+def none_free(seconds: float) -> StoreBusy:
+    return StoreBusy(
+        f"no connection of the pool became free within {seconds:g} seconds",
+        fix="keep transactions short, or pass a larger pool",
+    )
+
+
+def of_the_parent() -> StoreUnavailable:
+    """Two processes that speak on one socket garble each other's statements."""
+    return StoreUnavailable(
+        "the pool was opened by the process that this one was forked from",
+        fix="open a pool and an outbox in this process, or give the outbox a URL",
+    )
+
+
+def no_answer() -> StoreUnavailable:
+    return StoreUnavailable(
+        f"PostgreSQL said nothing for {ANSWER:g} seconds on the connection that listens",
+        fix="nothing, if it is rare: another one is opened; else look for what cuts off idle connections",
+    )

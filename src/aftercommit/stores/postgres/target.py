@@ -9,7 +9,8 @@ from urllib.parse import parse_qsl, urlsplit
 from aftercommit.errors import MissingDriver, UnknownStore
 from aftercommit.ports import Colour
 from aftercommit.stores.postgres.dialect import ASYNCPG, PSYCOPG
-from aftercommit.stores.postgres.wakeups import ListeningExecutor, PostgresWakeups
+from aftercommit.stores.postgres.executor import PostgresExecutor
+from aftercommit.stores.postgres.wakeups import PostgresWakeups
 from aftercommit.stores.sql.statements import Dialect
 from aftercommit.stores.sql.store import SqlStore
 
@@ -17,10 +18,10 @@ from aftercommit.stores.sql.store import SqlStore
 class PostgresStore(SqlStore):
     """Events in a PostgreSQL table."""
 
-    executor: ListeningExecutor
+    executor: PostgresExecutor
     wakes_others = True
 
-    def __init__(self, executor: ListeningExecutor, dialect: Dialect, **options: Any) -> None:
+    def __init__(self, executor: PostgresExecutor, dialect: Dialect, **options: Any) -> None:
         super().__init__(executor, dialect, **options)
         self._listening: set[PostgresWakeups] = set()
 
@@ -78,40 +79,29 @@ def _unreadable() -> UnknownStore:
 
 
 def _over_psycopg(url: str, where: str, colour: Colour, options: dict[str, Any]) -> PostgresStore:
-    executor, heartbeats = _psycopg_executor(url, colour), _psycopg_executor(url, colour)
-    return PostgresStore(executor, PSYCOPG, where=where, heartbeats=heartbeats, **options)
-
-
-def _psycopg_executor(conninfo: str, colour: Colour) -> ListeningExecutor:
     try:
         from psycopg import ProgrammingError
         from psycopg.conninfo import conninfo_to_dict
 
-        from aftercommit.stores.postgres.pools import OwnPool
-        from aftercommit.stores.postgres.psycopg_sync import PsycopgExecutor
+        from aftercommit.stores.postgres import psycopg_pools
     except ImportError as error:
         raise MissingDriver(
             f"psycopg with its pool is not installed ({error})", fix='pip install "aftercommit[postgres]"'
         ) from error
     try:
-        conninfo_to_dict(conninfo)
+        conninfo_to_dict(url)
     except ProgrammingError:  # whose text shows what it could not read, be it the password
         raise _unreadable() from None
-    if colour is Colour.BLOCKING:
-        return PsycopgExecutor(OwnPool(conninfo))
-    from aftercommit.stores.postgres.async_pools import OwnAsyncPool
-    from aftercommit.stores.postgres.psycopg_async import AsyncPsycopgExecutor
-
-    return AsyncPsycopgExecutor(OwnAsyncPool(conninfo))
+    executor, heartbeats = psycopg_pools.over_url(url, colour), psycopg_pools.over_url(url, colour)
+    return PostgresStore(executor, PSYCOPG, where=where, heartbeats=heartbeats, **options)
 
 
 def _over_asyncpg(url: str, where: str, options: dict[str, Any]) -> PostgresStore:
     try:
-        from aftercommit.stores.postgres.asyncpg_driver import AsyncpgExecutor
-        from aftercommit.stores.postgres.asyncpg_pools import OwnAsyncpgPool
+        from aftercommit.stores.postgres import asyncpg_driver
     except ImportError as error:
         raise MissingDriver(f"asyncpg is not installed ({error})", fix='pip install "aftercommit[asyncpg]"') from error
-    executor, heartbeats = AsyncpgExecutor(OwnAsyncpgPool(url)), AsyncpgExecutor(OwnAsyncpgPool(url))
+    executor, heartbeats = asyncpg_driver.over_url(url), asyncpg_driver.over_url(url)
     return PostgresStore(executor, ASYNCPG, where=where, heartbeats=heartbeats, **options)
 
 
@@ -119,21 +109,14 @@ def postgres_from_pool(pool: Any, _: Colour, **options: Any) -> PostgresStore:
     """The user's pool of psycopg or asyncpg, which stays the user's. The pool's colour decides."""
     where = "PostgreSQL behind the given pool"
     kind = {each.__name__ for each in type(pool).__mro__}
-    if "ConnectionPool" in kind or "NullConnectionPool" in kind:
-        from aftercommit.stores.postgres.pools import GivenPool
-        from aftercommit.stores.postgres.psycopg_sync import PsycopgExecutor
+    if kind & {"ConnectionPool", "NullConnectionPool", "AsyncConnectionPool", "AsyncNullConnectionPool"}:
+        from aftercommit.stores.postgres import psycopg_pools
 
-        return PostgresStore(PsycopgExecutor(GivenPool(pool)), PSYCOPG, where=where, **options)
-    if "AsyncConnectionPool" in kind or "AsyncNullConnectionPool" in kind:
-        from aftercommit.stores.postgres.async_pools import GivenAsyncPool
-        from aftercommit.stores.postgres.psycopg_async import AsyncPsycopgExecutor
-
-        return PostgresStore(AsyncPsycopgExecutor(GivenAsyncPool(pool)), PSYCOPG, where=where, **options)
+        return PostgresStore(psycopg_pools.over_pool(pool), PSYCOPG, where=where, **options)
     if "Pool" in kind:
-        from aftercommit.stores.postgres.asyncpg_driver import AsyncpgExecutor
-        from aftercommit.stores.postgres.asyncpg_pools import GivenAsyncpgPool
+        from aftercommit.stores.postgres import asyncpg_driver
 
-        return PostgresStore(AsyncpgExecutor(GivenAsyncpgPool(pool)), ASYNCPG, where=where, **options)
+        return PostgresStore(asyncpg_driver.over_pool(pool), ASYNCPG, where=where, **options)
     raise UnknownStore(
         f"the target is a {type(pool).__module__}.{type(pool).__qualname__}, and the outbox needs several connections",
         fix="pass its pool, or the URL that it was opened with",
@@ -152,37 +135,25 @@ def postgres_from_connection(
     if connect is None:
         conninfo = make_conninfo(**{**info.get_parameters(), "password": info.password or None})
         return _over_psycopg(conninfo, where, colour, options)
-    from aftercommit.stores.postgres.pools import Opened
-    from aftercommit.stores.postgres.psycopg_sync import PsycopgExecutor
+    from aftercommit.stores.postgres import psycopg_link
 
     connection.close()
-    return PostgresStore(PsycopgExecutor(Opened(connect)), PSYCOPG, where=where, **options)
+    return PostgresStore(psycopg_link.over_factory(connect), PSYCOPG, where=where, **options)
 
 
 def postgres_from_engine(engine: Any, _: Colour, **options: Any) -> PostgresStore:
     """A SQLAlchemy engine over psycopg or asyncpg. The engine's colour decides."""
-    from aftercommit.stores.sql.engines import AsyncEngineSource, EngineSource
-
     where = f"PostgreSQL at {engine.url.host or 'the local socket'}/{engine.url.database or ''}"
-    dialect = engine.dialect
-    if dialect.driver == "asyncpg":
-        from aftercommit.stores.postgres.asyncpg_driver import AsyncpgExecutor
+    driver = engine.dialect.driver
+    if driver == "asyncpg":
+        from aftercommit.stores.postgres import asyncpg_driver
 
-        lender = AsyncEngineSource(engine, lambda connection: bool(connection.is_closed()))
-        return PostgresStore(AsyncpgExecutor(lender), ASYNCPG, where=where, **options)
-    if not dialect.driver.startswith("psycopg") or dialect.driver == "psycopg2":
+        return PostgresStore(asyncpg_driver.over_engine(engine), ASYNCPG, where=where, **options)
+    if not driver.startswith("psycopg") or driver == "psycopg2":
         raise UnknownStore(
-            f"the engine speaks to PostgreSQL through {dialect.driver}",
+            f"the engine speaks to PostgreSQL through {driver}",
             fix='create_engine("postgresql+psycopg://…"), or create_async_engine("postgresql+asyncpg://…")',
         )
-    if not dialect.is_async:
-        from aftercommit.stores.postgres.psycopg_sync import PsycopgExecutor
+    from aftercommit.stores.postgres import psycopg_link
 
-        return PostgresStore(PsycopgExecutor(EngineSource(engine, _is_dead)), PSYCOPG, where=where, **options)
-    from aftercommit.stores.postgres.psycopg_async import AsyncPsycopgExecutor
-
-    return PostgresStore(AsyncPsycopgExecutor(AsyncEngineSource(engine, _is_dead)), PSYCOPG, where=where, **options)
-
-
-def _is_dead(connection: Any) -> bool:
-    return bool(connection.closed)
+    return PostgresStore(psycopg_link.over_engine(engine), PSYCOPG, where=where, **options)

@@ -4,10 +4,11 @@ and one connection does nothing but hear them."""
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Final, Protocol
+from typing import Final
 
-from aftercommit.errors import StoreUnavailable
 from aftercommit.ports import WakeupsUnavailable
+from aftercommit.stores.postgres.executor import PostgresExecutor
+from aftercommit.stores.postgres.link import ListeningConnection
 from aftercommit.stores.sql.connections import abandoned
 from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.faults import missing
@@ -18,48 +19,8 @@ from aftercommit.stores.sql.statements import Statements
 #: known by nothing else: the system's own keepalives begin after two hours.
 SILENCE: Final = 10.0
 
-#: Seconds within which a server that is there answers.
-ANSWER: Final = 5.0
-
 #: PostgreSQL cuts longer names of channels.
 _LONGEST_CHANNEL: Final = 63
-
-
-class Ear(Protocol):
-    """A session of its own that listens. One waits at a time; `wake` may be called from any thread."""
-
-    @property
-    def is_here(self) -> bool:
-        """Whether it can be used from here; under asyncio it belongs to a loop."""
-        ...
-
-    async def is_direct(self) -> bool:
-        """Whether the server is reached without a pooler, which would lend the session to others. Raises when the
-        server does not answer soon."""
-        ...
-
-    async def listen(self, channel: str) -> None: ...
-
-    async def wait(self, seconds: float) -> bool:
-        """Until something comes in, or `wake` is called. False when the time is over."""
-        ...
-
-    def take(self) -> list[str]:
-        """What has been heard since. Raises when the connection is broken."""
-        ...
-
-    def wake(self) -> None: ...
-
-    async def close(self) -> None:
-        """Whoever waits is woken."""
-
-
-class ListeningExecutor(Executor, Protocol):
-    """An executor whose driver can also listen."""
-
-    async def ear(self) -> Ear:
-        """On a new connection that no pool counts."""
-        ...
 
 
 class PostgresWakeups:
@@ -67,7 +28,7 @@ class PostgresWakeups:
 
     def __init__(
         self,
-        executor: ListeningExecutor,
+        executor: PostgresExecutor,
         sender: Executor,
         sql: Statements,
         names: TableNames,
@@ -79,7 +40,7 @@ class PostgresWakeups:
         self._names = names
         self._listening = listening
         self._channel: str | None = None
-        self._ear: Ear | None = None
+        self._connection: ListeningConnection | None = None
         self._is_interrupted = False
 
     async def send(self, message: str) -> None:
@@ -87,51 +48,51 @@ class PostgresWakeups:
         await self._sender.execute(statement.sql, statement.bind(channel=await self._named(), message=message))
 
     async def receive(self) -> list[str]:
-        ear = self._ear
-        if ear is None or not ear.is_here:
+        connection = self._connection
+        if connection is None or not connection.is_here:
             await self._begin()
             return []
         try:
-            return await self._heard(ear)
+            return await self._heard(connection)
         except Exception:
-            if self._ear is not ear:
+            if self._connection is not connection:
                 return []  # somebody has closed it
-            await self._end(ear)
+            await self._end(connection)
             raise
         except BaseException:
-            await self._end(ear)
+            await self._end(connection)
             raise
 
     async def _begin(self) -> None:
         self.abandon()  # what belongs to a loop that has ended
         channel = await self._named()
-        ear = await self._executor.ear()
+        connection = await self._executor.listening()
         try:
-            if not await ear.is_direct():
+            if not await connection.is_direct():
                 raise WakeupsUnavailable(
                     "a pooler stands before PostgreSQL, and LISTEN needs a session of its own; a URL that leads to the "
                     "server itself would do"
                 )
-            await ear.listen(channel)
+            await connection.listen(channel)
         except BaseException:
-            await ear.close()
+            await connection.close()
             raise
-        self._ear = ear
+        self._connection = connection
         self._listening.add(self)
 
-    async def _heard(self, ear: Ear) -> list[str]:
-        while not self._is_interrupted and self._ear is ear:  # or somebody closes it
-            if messages := ear.take():
+    async def _heard(self, connection: ListeningConnection) -> list[str]:
+        while not self._is_interrupted and self._connection is connection:  # or somebody closes it
+            if messages := connection.take():
                 return messages
-            if not await ear.wait(SILENCE):
-                await ear.is_direct()  # it has to answer
+            if not await connection.wait(SILENCE):
+                await connection.is_direct()  # it has to answer
         self._is_interrupted = False
         return []
 
     def interrupt(self) -> None:
         self._is_interrupted = True  # also for a `receive` that has yet to begin to wait
-        if (ear := self._ear) is not None:
-            ear.wake()
+        if (connection := self._connection) is not None:
+            connection.wake()
 
     async def _named(self) -> str:
         if self._channel is None:
@@ -142,22 +103,22 @@ class PostgresWakeups:
         return self._channel
 
     async def close(self) -> None:
-        if (ear := self._ear) is not None:
-            await self._end(ear)
+        if (connection := self._connection) is not None:
+            await self._end(connection)
 
-    async def _end(self, ear: Ear) -> None:
-        if self._ear is ear:
-            self._ear = None
+    async def _end(self, connection: ListeningConnection) -> None:
+        if self._connection is connection:
+            self._connection = None
             self._listening.discard(self)
-        if ear.is_here:
-            await ear.close()
+        if connection.is_here:
+            await connection.close()
         else:
-            abandoned.append(ear)
+            abandoned.append(connection)
 
     def abandon(self) -> None:
-        if self._ear is not None:
-            abandoned.append(self._ear)
-        self._ear = None
+        if self._connection is not None:
+            abandoned.append(self._connection)
+        self._connection = None
         self._listening.discard(self)
 
 
@@ -167,10 +128,3 @@ def channel_of(schema: str, table: str) -> str:
     if len(name) <= _LONGEST_CHANNEL and name.isascii():
         return name
     return f"aftercommit:{sha256(name.encode()).hexdigest()[:48]}"
-
-
-def no_answer() -> StoreUnavailable:
-    return StoreUnavailable(
-        f"PostgreSQL said nothing for {ANSWER:g} seconds on the connection that listens",
-        fix="nothing, if it is rare: another one is opened; else look for what cuts off idle connections",
-    )

@@ -105,9 +105,6 @@ def _greenlet_call() -> Callable[..., Coroutine[Any, Any, Any]]:
 class AsyncEngineSource:
     """An async engine."""
 
-    #: What stands before the server is not known.
-    is_direct = False
-
     def __init__(self, engine: Any, is_dead: Callable[[Any], bool]) -> None:
         self._engine = engine
         self._is_dead = is_dead
@@ -129,15 +126,6 @@ class AsyncEngineSource:
         if self._is_dead(connection):
             await lent.invalidate()
         await lent.close()
-
-    async def apart(self) -> Any:
-        """As the engine opens one, but not out of its pool: it may be small."""
-        from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415  (whoever has an engine has it)
-
-        lent = await greenlet_spawn(self._engine.pool.recreate().connect)
-        connection = lent.driver_connection
-        lent.detach()
-        return connection
 
     async def check(self) -> None:
         """One was dead, so others may be. Those in use are not touched."""

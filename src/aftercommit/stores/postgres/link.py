@@ -1,0 +1,196 @@
+"""A connection to PostgreSQL in either colour, and where connections come from. Under threads nothing here suspends."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ClassVar, Final, Protocol
+
+from aftercommit.events.claims import QueryResult
+from aftercommit.ports import Colour
+from aftercommit.stores.sql.execution import Fault
+
+#: The process that really serves a session. A pooler has told the client of another one.
+WHO_SERVES: Final = "SELECT pg_backend_pid()"
+
+
+class Link(ABC):
+    """A driver's connection, awaited. It is a Tx by itself: so a caller's own connection is adopted. The class tells
+    one driver from another."""
+
+    colour: ClassVar[Colour]
+    #: The driver's own.
+    connections: ClassVar[tuple[type, ...]]
+    #: What a statement raises behind one that failed in the same transaction.
+    failed: ClassVar[type[Exception]]
+    #: Whether `run` is a single round trip. If it is two, they have to meet one session, and behind a pooler only those
+    #: of one transaction do.
+    is_one_trip: ClassVar[bool] = True
+    #: For those who open a pool at the same time.
+    lock: ClassVar[Callable[[], AbstractAsyncContextManager[object]]]
+    #: The event loop that a pool belongs to. Under threads always the same: `int` makes 0.
+    home: ClassVar[Callable[[], object]] = int
+    #: How often this task has been asked to end; only where the driver may lose that.
+    cancellations: ClassVar[Callable[[], int]] = int
+
+    def __init__(self, raw: Any, pool: object = None) -> None:
+        self.raw = raw
+        #: The pool that lent it.
+        self.pool = pool
+        #: Whether it has to be restored before its owner gets it back.
+        self.is_changed = False
+
+    @staticmethod
+    @abstractmethod
+    def fault_of(error: Exception) -> Fault:
+        """The driver's errors in our words."""
+
+    # -- what it is like
+
+    @property
+    @abstractmethod
+    def is_begun(self) -> bool:
+        """Whether the database has an open transaction."""
+
+    @property
+    @abstractmethod
+    def is_active(self) -> bool:
+        """Whether a statement now would be part of a transaction: begun, or begun by the driver before it."""
+
+    @property
+    @abstractmethod
+    def is_gone(self) -> bool:
+        """Whether the session has ended, as far as the driver has heard."""
+
+    @property
+    @abstractmethod
+    def process(self) -> int:
+        """What the client was told of the process that serves it."""
+
+    @property
+    @abstractmethod
+    def version(self) -> int:
+        """The server's, without what comes behind the point."""
+
+    @abstractmethod
+    def is_sound_after(self, error: BaseException) -> bool:
+        """Whether the session can go on after this ended a statement outside of transactions."""
+
+    async def is_ready(self) -> bool:
+        """Make it ready for statements and BEGINs of ours. False when its session was ended while it was idle."""
+        return True
+
+    async def restore(self) -> None:
+        """As its owner had it."""
+        self.is_changed = False
+
+    # -- statements of ours: rows are tuples, whatever the connection makes of them for its owner
+
+    @abstractmethod
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        """Only for what has no plan to go wrong, an INSERT: it is prepared, if the connection prepares at all."""
+
+    async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
+        return sum([await self.execute(sql, each) for each in parameters])
+
+    @abstractmethod
+    async def run(self, sql: str, parameters: Sequence[object]) -> QueryResult:
+        """Planned for its own values each time. What works on many rows is never prepared: a plan made on an empty
+        table would be kept."""
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        return (await self.run(sql, parameters)).rows
+
+    @abstractmethod
+    async def command(self, *words: str) -> int:
+        """Statements without parameters and rows; how many rows the last one touched."""
+
+    async def is_direct(self) -> bool:
+        """Whether no pooler stands before the server. Asked in one transaction, so of one session."""
+        await self.send("BEGIN")
+        ((served_by,),) = await self.fetch(WHO_SERVES)
+        await self.commit()
+        return bool(served_by == self.process)
+
+    # -- transactions, and the user's statements in them
+
+    @abstractmethod
+    async def send(self, words: str) -> None:
+        """BEGIN or ROLLBACK, which take and return nothing, in the cheapest way that the driver has."""
+
+    @abstractmethod
+    async def query(self, sql: str, parameters: Any) -> QueryResult:
+        """One of the user's statements."""
+
+    @abstractmethod
+    async def commit(self) -> None:
+        """Raises TransactionEnded when a statement has failed before: then PostgreSQL rolls back, and calls it no
+        error."""
+
+    @abstractmethod
+    def listening(self) -> ListeningConnection:
+        """From now on it does nothing else."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """At once, which rolls back as well."""
+
+    async def leave(self) -> None:
+        """Close, and say good-bye to the server."""
+        await self.close()
+
+
+class Pool(Protocol):
+    """What lends connections. What is given back is idle, or closed, and then not lent again."""
+
+    async def take(self) -> Link: ...
+
+    async def give(self, link: Link) -> None: ...
+
+    async def apart(self) -> Link:
+        """A new connection that is not counted and never given back."""
+        ...
+
+    async def check(self) -> None:
+        """A connection was found dead: look whether idle ones are, too."""
+
+    async def close(self) -> None: ...
+
+
+class Lender(Pool, Protocol):
+    """Where an executor gets its connections."""
+
+    #: Whether it is known that no pooler stands before the server.
+    is_direct: bool
+
+    def abandon(self) -> None: ...
+
+
+class ListeningConnection(Protocol):
+    """A session of its own that listens. One waits at a time; `wake` may be called from any thread."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it can be used from here; under asyncio it belongs to a loop."""
+        ...
+
+    async def is_direct(self) -> bool:
+        """Whether the server is reached without a pooler, which would lend the session to others. Raises when the
+        server does not answer soon."""
+        ...
+
+    async def listen(self, channel: str) -> None: ...
+
+    async def wait(self, seconds: float) -> bool:
+        """Until something comes in, or `wake` is called. False when the time is over."""
+        ...
+
+    def take(self) -> list[str]:
+        """What has been heard since. Raises when the connection is broken."""
+        ...
+
+    def wake(self) -> None: ...
+
+    async def close(self) -> None:
+        """Whoever waits is woken."""

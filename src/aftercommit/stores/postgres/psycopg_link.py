@@ -1,0 +1,194 @@
+"""psycopg's connections in both colours, its errors, and an executor over an engine or a function that opens them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ClassVar
+
+import psycopg
+from psycopg.errors import InFailedSqlTransaction, error_from_result
+from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.rows import tuple_row
+
+from aftercommit.errors import OutboxError
+from aftercommit.events.claims import QueryResult
+from aftercommit.ports import Colour
+from aftercommit.stores.postgres.executor import PostgresExecutor
+from aftercommit.stores.postgres.faults import fault_of_ours, fault_of_state, rolled_back
+from aftercommit.stores.postgres.lenders import Engine, Opened
+from aftercommit.stores.postgres.link import Link
+from aftercommit.stores.postgres.loops import LoopSignal, cancellations, heard
+from aftercommit.stores.postgres.psycopg_listening import PsycopgListening, ThreadSignal
+from aftercommit.stores.sql.execution import Fault
+
+
+class ThreadLock:
+    """A lock of threads, awaited."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    async def __aenter__(self) -> None:
+        self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def fault_of(error: Exception) -> Fault:
+    """psycopg's errors in our words."""
+    if isinstance(error, OutboxError):
+        return fault_of_ours(error)
+    error = getattr(error, "orig", error)  # SQLAlchemy wraps what happens while it connects
+    if isinstance(error, psycopg.Error) and (fault := fault_of_state(error.sqlstate)) is not None:
+        return fault
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | OSError):
+        return Fault.UNREACHABLE
+    if isinstance(error, psycopg.DataError | UnicodeError):  # found by the driver, before the server saw it
+        return Fault.ROW
+    return Fault.OTHER
+
+
+class PsycopgLink(Link):
+    """A blocking connection. For our statements a cursor of our own: the rows and cursors that a user's connection
+    makes are for the user's. Autocommit costs no round trip, neither to turn it on nor to restore it."""
+
+    colour = Colour.BLOCKING
+    connections: ClassVar[tuple[type, ...]] = (psycopg.Connection,)
+    failed = InFailedSqlTransaction
+    lock: ClassVar[Callable[[], AbstractAsyncContextManager[object]]] = ThreadLock
+    fault_of = staticmethod(fault_of)
+
+    @property
+    def is_begun(self) -> bool:
+        return self.raw.pgconn.transaction_status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
+
+    @property
+    def is_active(self) -> bool:
+        """A transaction in which a statement has failed takes nothing more."""
+        if self.raw.closed or self.raw.pgconn.transaction_status == TransactionStatus.INERROR:
+            return False
+        return self.is_begun or not self.raw.autocommit
+
+    @property
+    def is_gone(self) -> bool:
+        return bool(self.raw.closed)
+
+    @property
+    def process(self) -> int:
+        return int(self.raw.info.backend_pid)
+
+    @property
+    def version(self) -> int:
+        return int(self.raw.info.server_version) // 10_000
+
+    def is_sound_after(self, error: BaseException) -> bool:
+        """Else nobody knows what it is in the middle of."""
+        return bool(self.raw.pgconn.transaction_status == TransactionStatus.IDLE)
+
+    async def is_ready(self) -> bool:
+        """A server that ended an idle session has said so, and only has to be heard: no round trip."""
+        try:
+            for _ in range(2):  # the last words, and the end of the stream behind them
+                self.raw.pgconn.consume_input()
+        except psycopg.OperationalError:
+            return False
+        if not self.raw.autocommit:
+            self.is_changed = True
+            if (waiting := self.raw.set_autocommit(True)) is not None:
+                await waiting
+        return True
+
+    async def restore(self) -> None:
+        if self.raw.pgconn.transaction_status != TransactionStatus.IDLE:
+            return  # it is not lent again
+        if (waiting := self.raw.set_autocommit(False)) is not None:
+            await waiting
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        return psycopg.Cursor(self.raw, row_factory=tuple_row).execute(sql, parameters or None).rowcount
+
+    async def run(self, sql: str, parameters: Sequence[object]) -> QueryResult:
+        cursor = psycopg.Cursor(self.raw, row_factory=tuple_row).execute(sql, parameters or None, prepare=False)
+        return QueryResult(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+
+    async def command(self, *words: str) -> int:
+        cursor = psycopg.Cursor(self.raw, row_factory=tuple_row)
+        for each in words:
+            cursor.execute(each, prepare=False)
+        return cursor.rowcount
+
+    async def send(self, words: str) -> None:
+        """At a third of the cost of a cursor."""
+        result = self.raw.pgconn.exec_(words.encode())
+        if result.status == ExecStatus.COMMAND_OK:
+            return
+        if self.raw.broken:
+            raise psycopg.OperationalError(result.get_error_message())
+        raise error_from_result(result)
+
+    async def query(self, sql: str, parameters: Any) -> QueryResult:
+        cursor = self.raw.execute(sql, parameters or None)
+        return QueryResult(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+
+    async def commit(self) -> None:
+        if self.raw.pgconn.transaction_status == TransactionStatus.INERROR:
+            raise rolled_back()
+        if (waiting := self.raw.commit()) is not None:
+            await waiting
+
+    def listening(self) -> PsycopgListening:
+        return PsycopgListening(self, ThreadSignal())
+
+    async def close(self) -> None:
+        if (waiting := self.raw.close()) is not None:
+            await waiting
+
+
+class AsyncPsycopgLink(PsycopgLink):
+    """The same, awaited: what returns nothing there returns an awaitable here."""
+
+    colour = Colour.ASYNC
+    connections = (psycopg.AsyncConnection,)
+    lock = asyncio.Lock
+    home = asyncio.get_running_loop
+    cancellations = staticmethod(cancellations)
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        cursor = psycopg.AsyncCursor(self.raw, row_factory=tuple_row)
+        return (await heard(cursor.execute(sql, parameters or None))).rowcount
+
+    async def run(self, sql: str, parameters: Sequence[object]) -> QueryResult:
+        cursor = psycopg.AsyncCursor(self.raw, row_factory=tuple_row)
+        await heard(cursor.execute(sql, parameters or None, prepare=False))
+        return QueryResult(await cursor.fetchall() if cursor.description else [], cursor.rowcount)
+
+    async def command(self, *words: str) -> int:
+        cursor = psycopg.AsyncCursor(self.raw, row_factory=tuple_row)
+        for each in words:
+            await heard(cursor.execute(each, prepare=False))
+        return cursor.rowcount
+
+    async def send(self, words: str) -> None:
+        await heard(psycopg.AsyncCursor(self.raw, row_factory=tuple_row).execute(words, prepare=False))
+
+    async def query(self, sql: str, parameters: Any) -> QueryResult:
+        cursor = await heard(self.raw.execute(sql, parameters or None))
+        return QueryResult(await cursor.fetchall() if cursor.description else [], cursor.rowcount)
+
+    def listening(self) -> PsycopgListening:
+        return PsycopgListening(self, LoopSignal())
+
+
+def over_engine(engine: Any) -> PostgresExecutor:
+    """A SQLAlchemy engine over psycopg; its colour decides."""
+    kind = AsyncPsycopgLink if engine.dialect.is_async else PsycopgLink
+    return PostgresExecutor(kind, Engine(engine, kind))
+
+
+def over_factory(connect: Callable[[], psycopg.Connection[Any]]) -> PostgresExecutor:
+    """Connections that the user's own function opens."""
+    return PostgresExecutor(PsycopgLink, Opened(lambda: PsycopgLink(connect())))
