@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 
-class Bug(Enum):
+class Bug(StrEnum):
     """One changed rule of the protocol."""
 
     # Fences.
