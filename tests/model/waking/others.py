@@ -147,6 +147,9 @@ def _end(rules: Rules, table: Table, memory: Memory, row: int) -> Iterator[Step]
 
 def settle(rules: Rules, table: Table, memory: Memory) -> Iterator[Step]:
     """Each outcome is written, its row let go, its key freed and then announced."""
+    if rules.world.settles_at_once:
+        yield from _settle_at_once(rules, table, memory)
+        return
     for entry in memory.settling:
         rest = memory._replace(settling=tuple(each for each in memory.settling if each != entry))
         match entry.stage:
@@ -161,6 +164,19 @@ def settle(rules: Rules, table: Table, memory: Memory) -> Iterator[Step]:
                 yield Step(f"the key of row {entry.row} is freed", table, _with(after, entry, Stage.FREED))
             case Stage.FREED:
                 yield Step(f"{entry.outcome} of row {entry.row} is announced", table, _announce(rules, rest, entry))
+
+
+def _settle_at_once(rules: Rules, table: Table, memory: Memory) -> Iterator[Step]:
+    """All of it in one step, for worlds that look at something else."""
+    for entry in memory.settling:
+        rest = memory._replace(settling=tuple(each for each in memory.settling if each != entry))
+        written = _write_outcome(table, rest, entry)
+        is_freed = is_last(rules, memory, entry.row)
+        after = rest._replace(held=rest.held - {entry.row}, late=rest.late - {entry.row})
+        after = free(rules, after, rules.world.keys[entry.row]) if is_freed else after
+        if written.table != table:
+            after = _announce(rules, after, entry)
+        yield Step(written.words, written.table, after)
 
 
 def _write_outcome(table: Table, memory: Memory, entry: Entry) -> Step:
@@ -192,6 +208,8 @@ def _with(memory: Memory, entry: Entry, stage: Stage) -> Memory:
 
 def _announce(rules: Rules, memory: Memory, entry: Entry) -> Memory:
     key = rules.world.keys[entry.row]
+    if entry.outcome is Outcome.DONE:
+        return memory
     if entry.outcome is Outcome.RELEASE:
         return memory if Slip.RELEASE_IS_NOT_TOLD in rules.slips else add(rules, memory, key)
     if Slip.RETRY_IS_NOT_TOLD in rules.slips:

@@ -182,5 +182,3 @@ def _expect_again(rules: Rules, memory: Memory) -> Memory:
 def _at(memory: Memory, phase: Phase, **changes: object) -> Memory:
     poller: Poller = memory.poller._replace(phase=phase, **changes)  # type: ignore[arg-type]
     return memory._replace(poller=poller)
-
-

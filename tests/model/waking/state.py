@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 Keys = frozenset[int]
 Rows = frozenset[int]
@@ -54,9 +54,12 @@ class Budget(NamedTuple):
     moves: int = 0
 
 
+NO_FAULTS: Final = Budget()
+
+
 class Table(NamedTuple):
     rows: tuple[Status, ...]
-    budget: Budget = Budget()
+    budget: Budget = NO_FAULTS
 
 
 class Agenda(NamedTuple):
@@ -163,9 +166,11 @@ class World:
     capacity: int = 10
     #: Whether the poll interval ever ends.
     has_rounds: bool = False
-    budget: Budget = Budget()
+    budget: Budget = NO_FAULTS
     #: How many looks there are for a commit that nobody sees. Its transaction ends before the last of them.
     patience: int = 2
 
+    #: Whether an outcome is written, let go, freed and announced in one step.
+    settles_at_once: bool = False
     #: How much room a poller waits for that found none.
     wanted: int = 1

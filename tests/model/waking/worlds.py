@@ -19,7 +19,9 @@ WORLDS: Final = {
     "retries": World((0, 0), (_KEY, _KEY), written=1, budget=Budget(failures=1)),
     # The lane is full, and there is more.
     "room": World((0, 1), (_KEY,) * 2, written=2, lane=1, run=1),
-    "leaving": World((0, 0, 1), (_KEY,) * 3, written=3, lane=2, wanted=2, budget=Budget(leases=1)),
+    "leaving": World(
+        (0, 0, 1), (_KEY,) * 3, written=3, lane=2, wanted=2, budget=Budget(leases=1), settles_at_once=True
+    ),
     # Somebody asks for rounds.
     "rounds": World((0, 1), (_ALL, _ALL), run=1),
     # Commits that nobody sees, beside one that is seen.
@@ -28,5 +30,5 @@ WORLDS: Final = {
     "partition": World((0, 0), (_KEY, _KEY), written=1, run=1, budget=Budget(moves=1)),
     # What nobody was told of, or was forgotten, is found by the rounds of the interval.
     "strangers": World((0, 0), (_NOT, _KEY), has_rounds=True, budget=Budget(answers=1)),
-    "forgotten": World((0, 1, 2), (_KEY,) * 3, run=1, capacity=1, has_rounds=True),
+    "forgotten": World((0, 1), (_KEY,) * 2, run=1, capacity=1, has_rounds=True, settles_at_once=True),
 }
