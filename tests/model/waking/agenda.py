@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 
 from tests.model.waking.bugs import Slip
 from tests.model.waking.state import Agenda, Entry, Memory, Outcome, Phase, Status, Table, World
@@ -16,8 +17,13 @@ class Rules:
     world: World
     slips: frozenset[Slip] = frozenset()
 
+    @cached_property
+    def _rows(self) -> dict[int, list[int]]:
+        keys = self.world.keys
+        return {key: [row for row, each in enumerate(keys) if each == key] for key in keys}
+
     def rows_of(self, key: int) -> list[int]:
-        return [row for row, each in enumerate(self.world.keys) if each == key]
+        return self._rows[key]
 
     def keys_of(self, rows: Collection[int]) -> frozenset[int]:
         return frozenset(self.world.keys[row] for row in rows)

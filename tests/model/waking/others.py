@@ -158,10 +158,7 @@ def settle(rules: Rules, table: Table, memory: Memory) -> Iterator[Step]:
             case Stage.ANSWERED:
                 yield _let_go(rules, table, rest, entry)
             case Stage.LET_GO:
-                after = free(rules, rest, rules.world.keys[entry.row])
-                if Slip.FREED_BEFORE_LET_GO in rules.slips:
-                    after = after._replace(held=after.held - {entry.row})
-                yield Step(f"the key of row {entry.row} is freed", table, _with(after, entry, Stage.FREED))
+                yield _free(rules, table, rest, entry)
             case Stage.FREED:
                 yield Step(f"{entry.outcome} of row {entry.row} is announced", table, _announce(rules, rest, entry))
 
@@ -199,6 +196,15 @@ def _let_go(rules: Rules, table: Table, memory: Memory, entry: Entry) -> Step:
     return Step(f"row {row} is let go", table, _with(memory, entry, Stage.FREED if is_freed else Stage.LET_GO))
 
 
+def _free(rules: Rules, table: Table, memory: Memory, entry: Entry) -> Step:
+    row = entry.row
+    if Slip.FREED_BEFORE_LET_GO in rules.slips:
+        after = _with(memory._replace(held=memory.held - {row}), entry, Stage.FREED)
+        return Step(f"row {row} is let go", table, after)
+    after = _with(free(rules, memory, rules.world.keys[row]), entry, Stage.FREED)
+    return Step(f"the key of row {row} is freed", table, after)
+
+
 def _with(memory: Memory, entry: Entry, stage: Stage) -> Memory:
     """The entry at its next stage; gone when there is nothing left to announce."""
     if stage is Stage.FREED and (entry.outcome is Outcome.DONE or not entry.was_accepted):
@@ -227,13 +233,17 @@ def _are_whole_keys(rules: Rules, table: Table, leased: list[int]) -> bool:
 
 
 def lose(rules: Rules, table: Table, memory: Memory) -> Iterator[Step]:
-    """All leases run out and another instance takes the rows; or the partition goes, and comes back."""
+    """All leases run out and another instance takes the rows, or nobody does; the partition goes, and comes back."""
     budget = table.budget
     leased = [row for row, status in enumerate(table.rows) if status is Status.LEASED and row in memory.held]
     if budget.leases and leased and _are_whole_keys(rules, table, leased):
         taken = with_rows(table, leased, Status.TAKEN)._replace(budget=budget._replace(leases=budget.leases - 1))
         late = memory._replace(late=frozenset(memory.held))
         yield Step("all leases run out, and another instance has the rows", taken, late, is_fault=True)
+    if budget.deadlines and memory.held:
+        poorer = table._replace(budget=budget._replace(deadlines=budget.deadlines - 1))
+        late = memory._replace(late=frozenset(memory.held))
+        yield Step("all deadlines pass, and nobody has taken the rows yet", poorer, late, is_fault=True)
     if budget.moves and memory.owned:
         poorer = table._replace(budget=budget._replace(moves=budget.moves - 1))
         after = leave(rules, memory._replace(owned=False), set(rules.world.keys))

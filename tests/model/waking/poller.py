@@ -9,6 +9,8 @@ from tests.model.waking.agenda import Rules, add, call_round, head_of, with_agen
 from tests.model.waking.bugs import Slip
 from tests.model.waking.state import Memory, Phase, Poller, Status, Table
 
+_ROUND_FLAG_CLEARED_LATE = {Slip.ROUND_FLAG_CLEARED_AFTER_THE_ROUND, Slip.OWNED_IS_READ_BEFORE_THE_FLAG}
+
 
 def look(rules: Rules, table: Table, memory: Memory) -> Iterator[Step]:
     """Its next step, wherever it is."""
@@ -36,7 +38,7 @@ def _wait(rules: Rules, table: Table, memory: Memory) -> Iterator[Step]:
     agenda, poller = memory.agenda, memory.poller
     if agenda.woken:
         keeps = Slip.FLAG_CLEARED_AFTER_THE_LOOK in rules.slips
-        keeps_round = Slip.ROUND_FLAG_CLEARED_AFTER_THE_ROUND in rules.slips
+        keeps_round = bool(rules.slips & _ROUND_FLAG_CLEARED_LATE)
         joins = bool(poller.sweep) and Slip.ROUND_JOINS_THE_ONE_UNDER_WAY in rules.slips
         begins = poller.begins or (agenda.round and not joins and not (keeps_round and poller.sweep))
         after = with_agenda(memory, woken=keeps, round=agenda.round and keeps_round)
@@ -51,7 +53,9 @@ def _begin(rules: Rules, table: Table, memory: Memory) -> Iterator[Step]:
     if room <= 0:
         yield Step("the poller finds no room", table, _at(memory, Phase.FULL))
         return
-    owns = poller.owns if Slip.OWNED_IS_READ_BEFORE_THE_FLAG in rules.slips else memory.owned
+    owns = memory.owned
+    if Slip.OWNED_IS_READ_BEFORE_THE_FLAG in rules.slips:
+        owns, memory = poller.owns, with_agenda(memory, round=False)
     sweep = poller.sweep
     if poller.begins:
         sweep = tuple(dict.fromkeys(rules.world.keys)) if owns else ()

@@ -50,6 +50,8 @@ class Budget(NamedTuple):
     answers: int = 0
     #: All leases of the process run out, and another instance takes the rows.
     leases: int = 0
+    #: All local deadlines pass.
+    deadlines: int = 0
     #: The partition is given to somebody else.
     moves: int = 0
 
