@@ -21,19 +21,17 @@ from tests.model.waking.agenda import (
 from tests.model.waking.bugs import Slip
 from tests.model.waking.state import Entry, Memory, Outcome, Stage, Status, Table, Told
 
-_NOT_DUE = (Status.LATER, Status.STRANDED, Status.TAKEN)
+_NOT_DUE = (Status.LATER, Status.STRANDED)
 
 
 def pass_time(table: Table) -> Iterator[Step]:
-    """Retries fall due, leases that nobody knows of expire, others end what they took, open transactions commit."""
+    """Retries fall due, leases that nobody knows of expire, open transactions commit."""
     for row, status in enumerate(table.rows):
         match status:
             case Status.LATER:
                 yield Step(f"row {row} falls due", with_rows(table, [row], Status.FREE))
             case Status.STRANDED:
                 yield Step(f"the lease on row {row} expires", with_rows(table, [row], Status.FREE))
-            case Status.TAKEN:
-                yield Step(f"another instance ends row {row}", with_rows(table, [row], Status.DONE))
             case Status.OPEN:
                 yield Step(f"row {row} is committed, and nobody sees it", with_rows(table, [row], Status.FREE))
             case _:
@@ -237,9 +235,9 @@ def lose(rules: Rules, table: Table, memory: Memory) -> Iterator[Step]:
     budget = table.budget
     leased = [row for row, status in enumerate(table.rows) if status is Status.LEASED and row in memory.held]
     if budget.leases and leased and _are_whole_keys(rules, table, leased):
-        taken = with_rows(table, leased, Status.TAKEN)._replace(budget=budget._replace(leases=budget.leases - 1))
+        taken = with_rows(table, leased, Status.DONE)._replace(budget=budget._replace(leases=budget.leases - 1))
         late = memory._replace(late=frozenset(memory.held))
-        yield Step("all leases run out, and another instance has the rows", taken, late, is_fault=True)
+        yield Step("all leases run out, and another instance has delivered the rows", taken, late, is_fault=True)
     if budget.deadlines and memory.held:
         poorer = table._replace(budget=budget._replace(deadlines=budget.deadlines - 1))
         late = memory._replace(late=frozenset(memory.held))

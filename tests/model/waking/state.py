@@ -22,8 +22,6 @@ class Status(StrEnum):
     LEASED = "leased"
     #: Leased to this process, which does not know it: the answer to its claim was lost.
     STRANDED = "stranded"
-    #: Another instance has taken it, and will end it.
-    TAKEN = "taken"
     DONE = "DONE"
 
 
@@ -48,7 +46,7 @@ class Budget(NamedTuple):
     claims: int = 0
     #: Claims that are written, and whose answer is lost.
     answers: int = 0
-    #: All leases of the process run out, and another instance takes the rows.
+    #: All leases of the process run out, and another instance delivers the rows.
     leases: int = 0
     #: All local deadlines pass.
     deadlines: int = 0

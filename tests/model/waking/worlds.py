@@ -11,13 +11,14 @@ _KEY, _ALL, _EXPECTED, _NOT = Told.KEY, Told.EVERYWHERE, Told.EXPECTED, Told.NOT
 
 WORLDS: Final = {
     # Rows of one key, written while others of it are claimed, delivered and settled.
-    "one key": World((0, 0), (_KEY, _KEY), run=1, budget=Budget(claims=1)),
+    "one key": World((0, 0), (_KEY, _KEY), run=1),
+    "failed claims": World((0, 0), (_KEY, _KEY), run=1, budget=Budget(claims=1), settles_at_once=True),
     "long runs": World((0, 0), (_KEY, _KEY)),
     "two keys": World((0, 1), (_KEY, _KEY), settles_at_once=True),
     # A delivery fails; what follows it goes back to the table.
     "retries": World((0, 0), (_KEY, _KEY), written=2, budget=Budget(failures=1)),
     # Rows wait in memory past their deadlines.
-    "deadlines": World((0, 0), (_KEY, _KEY), written=2, budget=Budget(deadlines=1), settles_at_once=True),
+    "deadlines": World((0, 0), (_KEY, _KEY), written=2, run=3, budget=Budget(deadlines=1), settles_at_once=True),
     # The lane is full, and there is more.
     "room": World((0, 1), (_KEY, _KEY), written=2, lane=1, run=1),
     "leaving": World(
@@ -31,7 +32,7 @@ WORLDS: Final = {
     "partition": World((0, 0), (_KEY, _KEY), written=1, settles_at_once=True, budget=Budget(moves=1)),
     # What nobody was told of, or was forgotten, is found by the rounds of the interval.
     "strangers": World((0, 0), (_NOT, _KEY), has_rounds=True, budget=Budget(answers=1), settles_at_once=True),
-    "forgotten": World((0, 1), (_KEY, _KEY), capacity=1, has_rounds=True, settles_at_once=True),
+    "forgotten": World((0, 1), (_KEY, _KEY), written=1, run=1, capacity=1, has_rounds=True, settles_at_once=True),
 }
 
 #: Worlds for the long form.
