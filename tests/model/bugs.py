@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 
-class Bug(Enum):
+class Bug(StrEnum):
     """One changed rule of the protocol."""
 
     # Fences.
@@ -40,9 +40,13 @@ class Bug(Enum):
     # Fleet.
     PARTITION_IS_A_LOCK = "who owns a partition claims its rows whatever leases they have"
     GIVE_BACK_DROPS_RUNNING = "giving back a partition also releases the row that is being delivered"
+    OWNER_IS_NOT_ASKED = "a row is started without the question whether its partition is still owned"
     NO_PARTITION_EXPIRY = "the partition of an instance that is gone is never taken"
 
     # Killers.
+    DEADLINE_BEFORE_THE_MARK_ONLY = "the deadline of a suspect is looked at before its mark and not again"
+    OWNER_BEFORE_THE_MARK_ONLY = "the partition of a suspect is asked for before its mark and not again"
+    MARK_IS_KEPT = "a suspect that was marked and is not started goes back with its mark"
     KILLERS_NOT_COUNTED = "the delivery of a suspect is not counted"
     WAITING_IS_COUNTED = "every takeover is counted, also of rows that only waited"
     SUSPECTS_SIDE_BY_SIDE = "a process runs several suspects at once"

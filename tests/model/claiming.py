@@ -78,8 +78,8 @@ def _claim_rows(rules: Rules, me: int, table: Table, memory: Memory, places: Seq
     nothing = memory
     for place in places:
         row = table.rows[place]
-        is_takeover = bool(rules.world.killers) and row.owner not in (None, me)
-        memory = with_arriving(memory, place, Copy(is_suspect=is_takeover))
+        is_takeover = rules.world.has_suspects and row.owner not in (None, me)
+        memory = with_arriving(memory, place, Copy(is_suspect=is_takeover or row.abandoned > 0))
         is_counted = is_takeover and Bug.WAITING_IS_COUNTED in rules.bugs
         leased = row._replace(owner=me, is_expired=False, abandoned=row.abandoned + is_counted)
         table = with_row(table, place, leased)

@@ -10,21 +10,47 @@ from tests.model.rules import Rules, instance, let_go, name_of, released, report
 from tests.model.settling import is_fenced_in
 from tests.model.state import GONE, Copy, Memory, Outcome, Phase, Table
 
+_WITH_A_WORKER = (Phase.MARKED, Phase.DELIVERING)
+
 
 def start(rules: Rules, me: int, table: Table, memory: Memory) -> Iterator[Step]:
     """A worker takes a row: of a key one at a time and in order, of the suspects one at a time."""
     for place, copy in enumerate(memory.copies):
-        if copy is None or copy.phase is not Phase.WAITING or not _may_run(rules, memory, place, copy):
+        if copy is None or not _is_next(rules, memory, place, copy):
             continue
-        if copy.is_late and Bug.DEADLINE_IGNORED not in rules.bugs:
-            words = f"{instance(me)} finds the deadline of {name_of(place)} passed and lets go of it"
+        if (refusal := _refusal(rules, memory, copy)) is not None:
+            words = f"{instance(me)} finds {refusal} {name_of(place)} and lets go of it"
             yield Step(words, table, _dropped(rules, with_copy(memory, place, released(copy)), place))
-        elif copy.is_suspect:
+        elif copy.is_suspect and copy.phase is Phase.WAITING:
             yield _start_suspect(rules, me, table, memory, place, copy)
         else:
             words = f"{instance(me)} starts {name_of(place)}"
-            broken = "" if copy.holds else f"one holder: {instance(me)} starts {name_of(place)} and is not its holder"
+            broken = _what_breaks(me, memory, place, copy)
             yield Step(words, table, _delivering(memory, place, copy), broken=broken)
+
+
+def _is_next(rules: Rules, memory: Memory, place: int, copy: Copy) -> bool:
+    return copy.phase is Phase.MARKED or (copy.phase is Phase.WAITING and _may_run(rules, memory, place, copy))
+
+
+def _refusal(rules: Rules, memory: Memory, copy: Copy) -> str | None:
+    """Why a row may not be started: asked right before the start, and for a suspect before its mark as well."""
+    is_marked = copy.phase is Phase.MARKED
+    asks_for_time = not (is_marked and Bug.DEADLINE_BEFORE_THE_MARK_ONLY in rules.bugs)
+    if copy.is_late and asks_for_time and Bug.DEADLINE_IGNORED not in rules.bugs:
+        return "the deadline passed for"
+    asks_for_owner = not (is_marked and Bug.OWNER_BEFORE_THE_MARK_ONLY in rules.bugs)
+    if not memory.believes and asks_for_owner and Bug.OWNER_IS_NOT_ASKED not in rules.bugs:
+        return "the partition lost for"
+    return None
+
+
+def _what_breaks(me: int, memory: Memory, place: int, copy: Copy) -> str:
+    if not copy.holds:
+        return f"one holder: {instance(me)} starts {name_of(place)} and is not its holder"
+    if not memory.believes:
+        return f"given is given: {instance(me)} starts {name_of(place)} and knows that its partition is lost"
+    return ""
 
 
 def _may_run(rules: Rules, memory: Memory, place: int, copy: Copy) -> bool:
@@ -33,7 +59,7 @@ def _may_run(rules: Rules, memory: Memory, place: int, copy: Copy) -> bool:
     before = [memory.copies[other] for other in rules.earlier(place)]
     beside = [*before, *(memory.copies[other] for other in rules.later(place))]
     is_its_turn = not any(each is not None and each.phase is Phase.WAITING for each in before)
-    is_alone = not any(each is not None and each.phase is Phase.DELIVERING for each in beside)
+    is_alone = not any(each is not None and each.phase in _WITH_A_WORKER for each in beside)
     return (is_its_turn and is_alone) or Bug.TWO_AT_ONCE in rules.bugs
 
 
@@ -41,9 +67,7 @@ def _is_suspect_at_work(rules: Rules, copy: Copy | None) -> bool:
     """It keeps its place until its outcome is written: what runs next may kill the process."""
     if copy is None or not copy.is_suspect or Bug.SUSPECTS_SIDE_BY_SIDE in rules.bugs:
         return False
-    return copy.phase is Phase.DELIVERING or (
-        copy.phase is Phase.REPORTED and Bug.SUSPECT_LEAVES_EARLY not in rules.bugs
-    )
+    return copy.phase in _WITH_A_WORKER or (copy.phase is Phase.REPORTED and Bug.SUSPECT_LEAVES_EARLY not in rules.bugs)
 
 
 def _start_suspect(rules: Rules, me: int, table: Table, memory: Memory, place: int, copy: Copy) -> Step:
@@ -54,12 +78,15 @@ def _start_suspect(rules: Rules, me: int, table: Table, memory: Memory, place: i
     broken = "" if copy.holds else "fenced: who is not the holder counts a delivery"
     not_here = {Bug.KILLERS_NOT_COUNTED, Bug.WAITING_IS_COUNTED} & rules.bugs
     counted = with_row(table, place, row._replace(abandoned=row.abandoned + (not not_here)))
+    if rules.world.has_slow_marks:
+        marked = with_copy(memory, place, copy._replace(phase=Phase.MARKED, is_marked=True))
+        return Step(f"{instance(me)} marks {name_of(place)}, a suspect", counted, marked, broken=broken)
     words = f"{instance(me)} starts {name_of(place)}, a suspect"
     return Step(words, counted, _delivering(memory, place, copy), broken=broken)
 
 
 def _delivering(memory: Memory, place: int, copy: Copy) -> Memory:
-    return with_copy(memory, place, copy._replace(phase=Phase.DELIVERING))
+    return with_copy(memory, place, copy._replace(phase=Phase.DELIVERING, is_marked=False))
 
 
 def _dropped(rules: Rules, memory: Memory, place: int) -> Memory:

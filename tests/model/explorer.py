@@ -3,6 +3,9 @@
 A state is the table and the memory of each instance. A step changes the table and at most one memory, so what an
 instance can do depends on (table, own memory) alone: it is worked out once for each such pair and kept. A state is
 then a handful of small numbers in one int, and a million of them take seconds.
+
+Instances are alike: whoever exchanges two of them, in the table and in their memories, gets a state with the same
+future. Of such states one is walked, and all are counted.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Any, Final, Protocol
 
 #: The bits of one part of a state: so many tables, and so many memories, can be told apart.
@@ -50,6 +54,10 @@ class Model(Protocol):
 
     def forget(self, memory: Any, lost: Any) -> Any:
         """The memory of somebody else after a step."""
+        ...
+
+    def renamed(self, table: Any, names: Sequence[int]) -> Any:
+        """The table when instance `n` is called `names[n]`. No memory may name an instance."""
         ...
 
     def is_finished(self, table: Any) -> bool:
@@ -123,14 +131,19 @@ class _Walk:
         first = self._tables.of(table)
         for me, place in self._places:
             first |= self._memories.of(memories[me]) << place
-        self._moves: dict[tuple[int, int], _Moves] = {}
+        #: By who takes the step, then by table and memory in their places.
+        self._moves: list[dict[int, _Moves]] = [{} for _ in (_NOBODY, *self._places)]
         self._forgotten: dict[tuple[int, int], int] = {}
-        #: All states in the order in which they were found, and from which other one.
+        #: The names that instances may have instead of their own, and each table under each of them.
+        self._names = list(permutations(range(len(memories))))[1:]
+        self._renamed: dict[tuple[int, ...], dict[int, int]] = {names: {} for names in self._names}
+        #: The states that were walked in the order in which they were found, and from which other one.
         self._states = [first]
         self._parents = array("L", [0])
         #: For each state its successors by steps that are no faults, one after the other, and where they end.
         self._ahead, self._ends = array("L"), array("L")
-        self._steps = 0
+        #: With those that differ by the names of instances alone.
+        self._count = self._steps = 0
 
     def run(self, at_most: int | None) -> Exploration:
         try:
@@ -138,56 +151,87 @@ class _Walk:
         except _Found as found:
             index = len(self._ends)
             return self._found(found.step.broken, [*self._way_to(index), found.step.words])
-        stuck = None if at_most is not None and len(self._states) >= at_most else self._stuck()
+        stuck = None if at_most is not None and self._count >= at_most else self._stuck()
         if stuck is not None:
             return self._found("nothing lost: from here the events never end", self._way_to(stuck))
         return self._found()
 
     def _found(self, broken: str = "", trace: Sequence[str] = ()) -> Exploration:
-        return Exploration(len(self._states), self._steps, broken, trace)
+        return Exploration(self._count, self._steps, broken, trace)
 
     def _walk(self, at_most: int | None) -> None:
-        states, parents, ahead, ends = self._states, self._parents, self._ahead, self._ends
-        numbers = {states[0]: 0}
+        states, parents, ahead, ends, without = self._states, self._parents, self._ahead, self._ends, self._without
+        numbers: dict[int, int] = {}
+        known = numbers.get
+        sizes = array("B", [self._enter(numbers, states[0], 0)])
+        movers = [(me, _MASK << place | _MASK, self._moves[me + 1]) for me, place in ((_NOBODY, 0), *self._places)]
         for index, state in enumerate(states):
-            progress, faults = self._successors(state)
-            self._steps += len(progress) + len(faults)
-            for after in progress:
-                number = numbers.setdefault(after, len(states))
-                if number == len(states):
-                    states.append(after)
-                    parents.append(index)
-                ahead.append(number)
-            for after in faults:
-                if after not in numbers:
-                    numbers[after] = len(states)
-                    states.append(after)
-                    parents.append(index)
+            steps = 0
+            for me, mask, all_moves in movers:
+                mine = state & mask
+                moves = all_moves.get(mine) or self._expand(me, mine)
+                others = state ^ mine
+                progress = [others | parts for parts in moves.progress]
+                faults = [others | parts for parts in moves.faults]
+                if moves.taking_progress:
+                    progress += [without(others, lost, me) | parts for parts, lost in moves.taking_progress]
+                if moves.taking_faults:
+                    faults += [without(others, lost, me) | parts for parts, lost in moves.taking_faults]
+                steps += len(progress) + len(faults)
+                for after in progress:
+                    number = known(after)
+                    if number is None:
+                        number = len(states)
+                        sizes.append(self._enter(numbers, after, number))
+                        states.append(after)
+                        parents.append(index)
+                    ahead.append(number)
+                for after in faults:
+                    if after not in numbers:
+                        sizes.append(self._enter(numbers, after, len(states)))
+                        states.append(after)
+                        parents.append(index)
             ends.append(len(ahead))
-            if at_most is not None and len(states) >= at_most:
+            self._steps += steps * sizes[index]
+            if at_most is not None and self._count >= at_most:
                 return
+
+    # ------------------------------------------------------------ names
+
+    def _enter(self, numbers: dict[int, int], state: int, number: int) -> int:
+        """Note a state under all the names that instances may have; how many states that are."""
+        before = len(numbers)
+        numbers[state] = number
+        for names in self._names:
+            numbers[self._under(names, state)] = number
+        size = len(numbers) - before
+        self._count += size
+        return size
+
+    def _under(self, names: tuple[int, ...], state: int) -> int:
+        """The state when instance `n` is called `names[n]`."""
+        after = self._table_under(names, state & _MASK)
+        for me, place in self._places:
+            after |= (state >> place & _MASK) << (names[me] + 1) * _BITS
+        return after
+
+    def _table_under(self, names: tuple[int, ...], table: int) -> int:
+        renamed = self._renamed[names].get(table)
+        if renamed is None:
+            value = self._model.renamed(self._tables.values[table], names)
+            renamed = self._renamed[names][table] = self._tables.of(value)
+        return renamed
 
     # ------------------------------------------------------------ one state
 
-    def _successors(self, state: int) -> tuple[list[int], list[int]]:
-        """The states that follow: by steps that may be relied on, and by faults."""
-        progress: list[int] = []
-        faults: list[int] = []
-        for me, place in ((_NOBODY, 0), *self._places):
-            mine = state & (_MASK << place | _MASK)
-            moves = self._moves.get((me, mine)) or self._expand(me, mine)
-            others = state ^ mine
-            progress += [others | parts for parts in moves.progress]
-            faults += [others | parts for parts in moves.faults]
-            if moves.taking_progress:
-                progress += [self._without(others, lost, me) | parts for parts, lost in moves.taking_progress]
-            if moves.taking_faults:
-                faults += [self._without(others, lost, me) | parts for parts, lost in moves.taking_faults]
-        return progress, faults
-
     def _expand(self, me: int, mine: int) -> _Moves:
         """Work out what follows from one table and memory; kept for all states that have both."""
-        moves = self._moves[me, mine] = _Moves()
+        moves = self._work_out(me, mine) if me <= 0 else self._as_the_first(me, mine)
+        self._moves[me + 1][mine] = moves
+        return moves
+
+    def _work_out(self, me: int, mine: int) -> _Moves:
+        moves = _Moves()
         for step in self._steps_of(me, mine):
             if step.broken:
                 raise _Found(step)
@@ -198,6 +242,28 @@ class _Walk:
                 taking = moves.taking_faults if step.is_fault else moves.taking_progress
                 taking.append((parts, self._losses.of(step.lost)))
         return moves
+
+    def _as_the_first(self, me: int, mine: int) -> _Moves:
+        """What an instance can do is what the first one could do in its place."""
+        names = tuple({0: me, me: 0}.get(other, other) for other, _ in self._places)
+
+        place = (me + 1) * _BITS
+
+        def moved(parts: int) -> int:
+            return self._table_under(names, parts & _MASK) | parts >> _BITS << place
+
+        theirs = self._table_under(names, mine & _MASK) | mine >> place << _BITS
+        try:
+            moves = self._moves[1].get(theirs) or self._expand(0, theirs)
+        except _Found:
+            self._work_out(me, mine)  # the same in its own words
+            raise
+        return _Moves(
+            [moved(parts) for parts in moves.progress],
+            [moved(parts) for parts in moves.faults],
+            [(moved(parts), lost) for parts, lost in moves.taking_progress],
+            [(moved(parts), lost) for parts, lost in moves.taking_faults],
+        )
 
     def _steps_of(self, me: int, mine: int) -> Iterator[Step]:
         table = self._tables.values[mine & _MASK]

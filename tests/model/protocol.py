@@ -4,12 +4,15 @@ hold in every state. The rules are those of the design; each has its place in th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from tests.model import claiming, delivering, settling, surroundings
 from tests.model.bugs import Bug
 from tests.model.explorer import Step
 from tests.model.rules import Rules, World, forget, instance, name_of
-from tests.model.state import Lost, Memory, Partition, Phase, Row, Status, Table
+from tests.model.state import GONE, Lost, Memory, Partition, Phase, Row, Status, Table
+
+Owned = TypeVar("Owned", Row, Partition)
 
 _WORLD_STEPS = (surroundings.write, surroundings.pass_time, surroundings.operate)
 
@@ -57,6 +60,11 @@ class LeaseProtocol:
     def forget(self, memory: Memory, lost: Lost) -> Memory:
         return forget(memory, lost)
 
+    def renamed(self, table: Table, names: Sequence[int]) -> Table:
+        rows = tuple(_owned_by(row, row.owner, names) for row in table.rows)
+        partition = table.partition and _owned_by(table.partition, table.partition.owner, names)
+        return table._replace(rows=rows, partition=partition)
+
     def is_finished(self, table: Table) -> bool:
         """Every event is DONE or DEAD, or waits behind a dead one of its key."""
         return all(
@@ -75,7 +83,7 @@ class LeaseProtocol:
         for place, row in enumerate(table.rows):
             if row.status is Status.DONE and not row.had_effect:
                 return f"nothing lost: {name_of(place)} is DONE and was never delivered"
-            if row.status is Status.DEAD and self.rules.world.killers and place not in self.rules.world.killers:
+            if row.status is Status.DEAD and self.rules.world.has_innocents and place not in self.rules.world.killers:
                 return f"killers end: {name_of(place)} is DEAD and has killed nobody"
             is_known = memory.copies[place] is not None or memory.arriving[place] is not None
             is_mine = row.owner == me and row.is_unfinished
@@ -94,3 +102,7 @@ class LeaseProtocol:
             if any(other in running for other in self.rules.later(place)):
                 return f"order: {instance(me)} delivers two events of a key at once"
         return ""
+
+
+def _owned_by(thing: Owned, owner: int | None, names: Sequence[int]) -> Owned:
+    return thing if owner is None or owner == GONE else thing._replace(owner=names[owner])

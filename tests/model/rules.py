@@ -49,6 +49,17 @@ class World:
     #: Events whose handler kills the process.
     killers: frozenset[int] = frozenset()
     max_abandoned: int = 2
+    #: The mark of a suspect is written, and answered later.
+    has_slow_marks: bool = False
+
+    @property
+    def has_suspects(self) -> bool:
+        return bool(self.killers) or self.has_slow_marks
+
+    @property
+    def has_innocents(self) -> bool:
+        """Whether nothing but a killer ends a process, or a delivery, before its outcome is known."""
+        return self.has_suspects and self.stalls is Stalls.NONE
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,8 @@ def _write(rules: Rules, me: int, table: Table, memory: Memory, place: int, stat
     if copy is not None:
         memory = with_copy(memory, place, copy._replace(was_written=True))
     settled = settled_row(rules, row, statement.outcome)
+    if copy is not None and copy.is_marked and Bug.MARK_IS_KEPT not in rules.bugs:
+        settled = settled._replace(abandoned=0)
     return _Written(with_row(table, place, settled), memory, was_accepted, Lost(raised) if raised else None, broken)
 
 

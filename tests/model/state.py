@@ -33,6 +33,8 @@ class Outcome(StrEnum):
 class Phase(StrEnum):
     #: In a lane.
     WAITING = "waiting"
+    #: A suspect whose mark is written; the answer travels, and may travel for long.
+    MARKED = "marked"
     #: Its deadline was checked. The handler runs now, or starts after a stall of any length.
     DELIVERING = "delivering"
     #: It has an outcome, which is on its way into the table.
@@ -103,6 +105,8 @@ class Copy(NamedTuple):
     fits: bool = True
     holds: bool = True
     is_suspect: bool = False
+    #: It was counted as a delivery that began, and has not begun.
+    is_marked: bool = False
     sent: Statement | None = None
     #: A try of the outcome was not answered, so it may have been written.
     is_unsure: bool = False

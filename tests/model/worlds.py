@@ -34,6 +34,22 @@ WORLDS: Final = {
     "own strays": World(1, (None,), written=1, budget=Budget(0, 2, 1), failures=_DEAD, has_slow_settles=True),
     # A partition that two instances take, lose, give back, and both believe in.
     "partition": World(2, (0, 0), written=2, budget=Budget(crashes=1), has_partition=True, renews=False),
+    # The same, and what was claimed reaches memory when the partition may be lost.
+    "slow claims of a partition": World(
+        2, (0, 0), written=2, has_partition=True, has_slow_claims=True, stalls=Stalls.NONE, renews=False
+    ),
+    # Suspects whose mark takes its time: leases run out meanwhile, or the partition goes.
+    "slow marks": World(2, (None,), written=1, has_slow_marks=True),
+    "slow marks in a partition": World(
+        2,
+        (0,),
+        written=1,
+        budget=Budget(1, 1, 0),
+        failures=_RETRY,
+        has_slow_marks=True,
+        has_partition=True,
+        stalls=Stalls.NONE,
+    ),
     # One event kills every process that runs it, two wait beside it.
     "killers": World(
         2, (None, None, None), written=3, killers=frozenset({0}), stalls=Stalls.NONE, renews=False, max_abandoned=2
