@@ -67,7 +67,10 @@ def test_a_partition_that_changes_between_the_look_and_the_lock_is_not_taken(pos
     postgres_table.execute("SELECT pg_advisory_lock(7)")
     taker = threading.Thread(target=take)
     taker.start()
-    while not postgres_table.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
+    while not postgres_table.value(
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    ):
         assert taker.is_alive()
     postgres_table.execute(
         "UPDATE outbox_partition SET owner = 'bob', epoch = 1, expires_at = now() WHERE partition_no = 0"

@@ -248,7 +248,9 @@ async def waiting(table: Table) -> None:
     for _ in range(2000):
         await asyncio.sleep(0)
         if table.value(
-            "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'UPDATE outbox%%' AND 1 = %s", 1
+            "SELECT COUNT(*) FROM information_schema.processlist"
+            " WHERE db = DATABASE() AND info LIKE 'UPDATE outbox%%' AND 1 = %s",
+            1,
         ):
             return
     raise AssertionError("nobody waits")
