@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -29,6 +30,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Workers hear by their environment which servers there are; without workers the first test that asks finds out."""
     if not hasattr(config, "workerinput") and getattr(config.option, "numprocesses", None):
         finding.find_all()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What was collected stays to the end: nobody who looks for garbage has to look at it."""
+    gc.freeze()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -67,6 +73,7 @@ def postgres_url() -> Iterator[str]:
     """A PostgreSQL database of this worker's own."""
     server_url, name = server("postgres"), f"aftercommit_{uuid4().hex[:12]}"
     execute_postgres(server_url, f"CREATE DATABASE {name}")
+    execute_postgres(server_url, f"ALTER DATABASE {name} SET synchronous_commit = off")
     yield other_database(server_url, name)
     execute_postgres(server_url, f"DROP DATABASE {name} WITH (FORCE)")
 

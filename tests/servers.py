@@ -290,6 +290,24 @@ class Pgbouncer(PrivateServer):
 # ---------------------------------------------------------------- who answers
 
 
+def _read_certificates_once() -> None:
+    """PyMySQL reads all certificates of the machine for each connection, in case that the server speaks TLS, which
+    takes longer than many a test."""
+    make, contexts = pymysql.connections.Connection._create_ssl_ctx, list[Any]()
+
+    def context(connection: Any, options: Any) -> Any:
+        if options != {}:  # somebody asked for certain ones
+            return make(connection, options)
+        if not contexts:
+            contexts.append(make(connection, options))
+        return contexts[0]
+
+    pymysql.connections.Connection._create_ssl_ctx = context
+
+
+_read_certificates_once()
+
+
 def postgres_answers(url: str) -> bool:
     try:
         psycopg.connect(url, connect_timeout=2).close()
