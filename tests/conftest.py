@@ -39,6 +39,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     finding.stop_all()
+    servers.forget_all()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
