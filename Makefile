@@ -31,7 +31,7 @@ test: check ## Check, then run the tests (PYTEST_ARGS="..." for more)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow" $(PYTEST_ARGS)
 
 soak: $(DEV) ## Run the long forms of the tests: more rows, more kills, more time
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal -m slow --timeout 1800 $(PYTEST_ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or hypothesis" --hypothesis-profile soak --timeout 1800 $(PYTEST_ARGS)
 
 check: $(DEV) ## Lint, formatting, types and the layers of the package
 	@$(BIN)/ruff check --quiet .

@@ -18,8 +18,9 @@ from hypothesis import settings
 from tests import finding, servers
 from tests.support import World, painted
 
-# A busy machine is no reason to call a property false.
-settings.register_profile("suite", deadline=None)
+# A busy machine is no reason to call a property false. Each run looks at the same examples; `make soak` at new ones.
+settings.register_profile("suite", deadline=None, derandomize=True)
+settings.register_profile("soak", deadline=None)
 settings.load_profile("suite")
 
 #: How the reason begins when a test found no server.

@@ -94,7 +94,7 @@ def _psycopg_executor(conninfo: str, colour: Colour) -> ListeningExecutor:
         ) from error
     try:
         conninfo_to_dict(conninfo)
-    except ProgrammingError:  # whose text shows what it could not read, be it the password
+    except (ProgrammingError, UnicodeDecodeError):  # which show what could not be read, be it the password
         raise _unreadable() from None
     if colour is Colour.BLOCKING:
         return PsycopgExecutor(OwnPool(conninfo))
