@@ -16,7 +16,7 @@ from tests.support import Collector, World
 from tests.transactions.kit import free_slots, hot_count
 
 #: A lease that nobody settles is soon another's.
-BRIEF = {"lock_timeout": "300ms", "poll_interval": "50ms"}
+BRIEF = {"lock_timeout": "1s", "poll_interval": "50ms"}
 
 #: The poller looks when it is asked to.
 ON_CALL = {"poll_interval": "1h"}
@@ -183,7 +183,7 @@ def test_a_transaction_that_outlives_its_lease_is_delivered_once(way: Way, world
         async with outbox:
             async with outbox.transaction():
                 await outbox.write("T", "1")
-                await world.until("SELECT clock_timestamp() > ?", world.somebody.at(world.now() + 400_000))
+                await world.until("SELECT clock_timestamp() > ?", world.somebody.at(world.now() + 1_100_000))
             await world.until_settled(1)
             async with outbox.transaction():
                 await outbox.write("T", "2")
@@ -209,7 +209,7 @@ def test_a_shorter_lock_timeout_takes_nobodys_live_lease(way: Way, world: World,
         )
         async with hasty:
             await taken.reach(1)
-            await world.until("SELECT clock_timestamp() > ?", world.somebody.at(world.now() + 400_000))
+            await world.until("SELECT clock_timestamp() > ?", world.somebody.at(world.now() + 1_100_000))
             assert await hasty.poll() == 0
         assert payloads(taken) == Counter({"2": 1})
         assert seen == []
