@@ -16,6 +16,7 @@ from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.statements import Statements
 from aftercommit.testing.kit import LEASE
 from tests.stores.postgres_kit import Table, Way
+from tests.stores.wakeups_kit import until_sessions
 from tests.support import PATIENCE
 
 ALL = dict.fromkeys(range(256), 0)
@@ -123,7 +124,4 @@ def test_connections_of_heartbeats_end_with_the_outbox(way: Way, postgres_table:
             assert postgres_table.sessions(way.mark)
 
     way.run(scenario)
-    for _ in range(1000):
-        if not postgres_table.sessions(way.mark):
-            return
-    raise AssertionError("a session is left")
+    until_sessions(postgres_table, way.mark, 0)
