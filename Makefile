@@ -26,11 +26,12 @@ venv: $(DEV) ## Make .venv with the package (editable) and all development tools
 demo: $(CORE) ## Run the demo; needs only the package itself
 	@$(BIN)/python -m aftercommit.demo
 
+# Bytecode is kept whatever the environment says: the tests start many interpreters.
 test: check ## Check, then run the tests (PYTEST_ARGS="..." for more)
-	@$(BIN)/python -m pytest -n 2 -m "not slow" $(PYTEST_ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow" $(PYTEST_ARGS)
 
 soak: $(DEV) ## Run the long forms of the tests: more rows, more kills, more time
-	@$(BIN)/python -m pytest -n 2 -m slow --timeout 1800 $(PYTEST_ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or hypothesis" --hypothesis-profile soak --timeout 1800 $(PYTEST_ARGS)
 
 check: $(DEV) ## Lint, formatting, types and the layers of the package
 	@$(BIN)/ruff check --quiet .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,8 +18,9 @@ from hypothesis import settings
 from tests import finding, servers
 from tests.support import World, painted
 
-# A busy machine is no reason to call a property false.
-settings.register_profile("suite", deadline=None)
+# A busy machine is no reason to call a property false. Each run looks at the same examples; `make soak` at new ones.
+settings.register_profile("suite", deadline=None, derandomize=True)
+settings.register_profile("soak", deadline=None)
 settings.load_profile("suite")
 
 #: How the reason begins when a test found no server.
@@ -31,8 +33,14 @@ def pytest_configure(config: pytest.Config) -> None:
         finding.find_all()
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What was collected stays to the end: nobody who looks for garbage has to look at it."""
+    gc.freeze()
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     finding.stop_all()
+    servers.forget_all()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -67,6 +75,7 @@ def postgres_url() -> Iterator[str]:
     """A PostgreSQL database of this worker's own."""
     server_url, name = server("postgres"), f"aftercommit_{uuid4().hex[:12]}"
     execute_postgres(server_url, f"CREATE DATABASE {name}")
+    execute_postgres(server_url, f"ALTER DATABASE {name} SET synchronous_commit = off")
     yield other_database(server_url, name)
     execute_postgres(server_url, f"DROP DATABASE {name} WITH (FORCE)")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import shutil
 import signal
 import socket
@@ -79,9 +80,12 @@ def _postgres_folders() -> list[Path]:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Not of those that systems give to clients: one of the many connections of these tests could get it meanwhile."""
+    for port in random.sample(range(20_000, 30_000), 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise NoServer("no port is free")
 
 
 def _somebody_else(*names: str) -> dict[str, Any]:
@@ -95,6 +99,15 @@ def _somebody_else(*names: str) -> dict[str, Any]:
             entry = pwd.getpwnam(name)
             return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
     raise NoServer("root may not run it, and there is nobody else")
+
+
+#: What a server of a kind begins with; to make that anew takes longer than many a test.
+_made: dict[type[PrivateServer], Path] = {}
+
+
+def forget_all() -> None:
+    while _made:
+        shutil.rmtree(_made.popitem()[1], ignore_errors=True)
 
 
 class PrivateServer(ABC):
@@ -113,7 +126,7 @@ class PrivateServer(ABC):
 
     def __enter__(self) -> Any:
         try:
-            self._make()
+            self._prepare()
             self.start()
         except BaseException:
             self._remove()
@@ -131,9 +144,25 @@ class PrivateServer(ABC):
     @abstractmethod
     def url(self) -> str: ...
 
+    def _prepare(self) -> None:
+        """Find the programs, and fill the folder: with a copy of what the first server of its kind began with."""
+        self._find()
+        if type(self) not in _made:
+            self._make()
+            kept = Path(tempfile.mkdtemp(prefix=f"aftercommit-{self.name}-new-"))
+            if self._as:
+                os.chown(kept, self._as["user"], self._as["group"])
+            self._run("cp", "-a", "data", kept)
+            _made[type(self)] = kept
+        else:
+            self._run("cp", "-a", _made[type(self)] / "data", self.folder)
+
+    @abstractmethod
+    def _find(self) -> None: ...
+
     @abstractmethod
     def _make(self) -> None:
-        """Fill the folder."""
+        """A new server in the folder `data`."""
 
     @abstractmethod
     def _command(self) -> list[str | Path]: ...
@@ -185,15 +214,20 @@ class PrivatePostgres(PrivateServer):
     def url(self) -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
-    def _make(self) -> None:
-        initdb = installed("initdb", *_postgres_folders())
-        self._server = initdb.with_name("postgres")
-        self._run(initdb, "-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+    def _find(self) -> None:
+        self._initdb = installed("initdb", *_postgres_folders())
+        self._server = self._initdb.with_name("postgres")
+
+    def _prepare(self) -> None:
+        super()._prepare()
         with (self.folder / "data" / "postgresql.conf").open("a") as settings:
             settings.write(
                 f"listen_addresses = '127.0.0.1'\nunix_socket_directories = '{self.folder}'\nfsync = off\n"
                 "max_connections = 200\nshared_buffers = '64MB'\nmax_prepared_transactions = 10\n"
             )
+
+    def _make(self) -> None:
+        self._run(self._initdb, "-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 
     def _command(self) -> list[str | Path]:
         return [self._server, "-D", "data", "-p", str(self.port)]
@@ -214,13 +248,15 @@ class PrivateMariadb(PrivateServer):
     def url(self) -> str:
         return f"mysql://root@127.0.0.1:{self.port}/test"
 
-    def _make(self) -> None:
+    def _find(self) -> None:
         self._server = program("mariadbd") or installed("mysqld")
         (self.folder / "my.cnf").write_text("")
         # Not the system's folder: a server that starts removes what looks like the temporary tables of a dead one.
         self._tmpdir = self.folder / "tmp"
         self._tmpdir.mkdir()
         self._tmpdir.chmod(0o777)
+
+    def _make(self) -> None:
         if make := program("mariadb-install-db"):
             self._run(
                 *(make, "--no-defaults", f"--datadir={self.folder / 'data'}", "--skip-test-db"),
@@ -267,8 +303,14 @@ class Pgbouncer(PrivateServer):
     def _user(self) -> str:
         return self._behind.username or "postgres"
 
-    def _make(self) -> None:
+    def _prepare(self) -> None:
+        self._find()
+        self._make()
+
+    def _find(self) -> None:
         self._server = installed("pgbouncer")
+
+    def _make(self) -> None:
         password = f" password={unquote(self._behind.password)}" if self._behind.password else ""
         (self.folder / "users.txt").write_text(f'"{self._user}" ""\n')
         behind = f"host={self._behind.hostname} port={self._behind.port or 5432} user={self._user}{password}"
@@ -288,6 +330,24 @@ class Pgbouncer(PrivateServer):
 
 
 # ---------------------------------------------------------------- who answers
+
+
+def _read_certificates_once() -> None:
+    """PyMySQL reads all certificates of the machine for each connection, in case that the server speaks TLS, which
+    takes longer than many a test."""
+    make, contexts = pymysql.connections.Connection._create_ssl_ctx, list[Any]()
+
+    def context(connection: Any, options: Any) -> Any:
+        if options != {}:  # somebody asked for certain ones
+            return make(connection, options)
+        if not contexts:
+            contexts.append(make(connection, options))
+        return contexts[0]
+
+    pymysql.connections.Connection._create_ssl_ctx = context
+
+
+_read_certificates_once()
 
 
 def postgres_answers(url: str) -> bool:

@@ -52,7 +52,11 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment(folder: Path) -> dict[str, str]:
-    """Of a terminal that can do everything."""
+    return of_a_terminal(folder)
+
+
+def of_a_terminal(folder: Path) -> dict[str, str]:
+    """The environment of one that can do everything."""
     cleaned = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
     return cleaned | {"TMPDIR": str(folder), "TERM": "xterm", "PYTHONIOENCODING": "utf-8"}
 
@@ -100,11 +104,17 @@ def questions(database: Path, *asked: str) -> list[list[tuple]]:
 # ---------------------------------------------------------------- piped
 
 
-def test_the_summary_says_what_the_tables_say(environment) -> None:
-    run = piped(environment, "--keep")
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """A run, and its database."""
+    run = piped(of_a_terminal(tmp_path_factory.mktemp("kept")), "--keep")
+    return run, Path(re.search(r"The database is kept: (.+)", run.stdout)[1])
+
+
+def test_the_summary_says_what_the_tables_say(kept: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    run, database = kept
 
     assert (run.returncode, run.stderr) == (0, "")
-    database = Path(re.search(r"The database is kept: (.+)", run.stdout)[1])
     summary = {name: int(number) for number, name in re.findall(r"^\S+ +(\d+)  (\S.*)$", run.stdout, re.MULTILINE)}
     assert summary == {name: questions(database, answer)[0][0][0] for name, answer in ANSWERS.items()}
     assert {name: summary[name] for name in ("events NEW", "events RETRY", "events DEAD")} == {
@@ -117,10 +127,8 @@ def test_the_summary_says_what_the_tables_say(environment) -> None:
     assert summary["failed calls"] > summary["attempts on the events (a replay starts anew)"] > 0
 
 
-def test_exactly_what_was_committed_was_delivered(environment) -> None:
-    run = piped(environment, "--keep")
-
-    database = Path(re.search(r"The database is kept: (.+)", run.stdout)[1])
+def test_exactly_what_was_committed_was_delivered(kept: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    run, database = kept
     orders, delivered, events, hot, taken_over = questions(
         database,
         "SELECT number FROM orders ORDER BY 1",

@@ -473,7 +473,7 @@ def test_close_gives_back_what_it_could_not_begin(world: World, caplog: pytest.L
         clock = outbox._engine.runtime.clock
         started = clock()
         await outbox.close()
-        assert clock() - started < 5, "drain_timeout is over, and a last chance of a second"
+        assert clock() - started < PATIENCE, "drain_timeout is over, and a last chance of a second"
         assert free(world) == [False, True, True, True]
         assert {row["attempts"] for row in world.rows()} == {0}
         other = world.outbox()
@@ -553,7 +553,7 @@ def test_close_ends_although_the_store_is_away(
         clock = outbox._engine.runtime.clock
         started = clock()
         await outbox.close()
-        assert clock() - started < 5
+        assert clock() - started < PATIENCE
         store.heal()
         assert world.statuses() == [0] * 8
         assert (ours(), other_tasks()) == (set(), set())
@@ -612,7 +612,7 @@ def test_close_while_poll_waits_lets_poll_end(world: World) -> None:
         closing = engine.runtime.spawn("closing", outbox.close)
         fault.release.set()
         assert await closing.join(PATIENCE)
-        await counts.reach(1, timeout=5)
+        await counts.reach(1)
         assert await task.join(PATIENCE)
 
     world.run(scenario)

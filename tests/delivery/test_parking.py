@@ -229,7 +229,7 @@ def test_whoever_waits_for_quiet_hears_of_it_when_the_lanes_are_cleared(world: W
         task = runtime.spawn("watcher", watch)
         await watching.wait()
         assert len(lanes.clear()) == 1
-        await answers.reach(1, timeout=2)
+        await answers.reach(1)
         assert answers == [True]
         assert await task.join(PATIENCE)
 

@@ -222,7 +222,7 @@ def test_a_timeout_is_no_sign_of_life(world: World) -> None:
                 await asyncio.Event().wait()
             shop(event)
 
-        outbox.handler("A", id="h", timeout="50ms")(handler)
+        outbox.handler("A", id="h", timeout="300ms")(handler)
         await write(outbox, "A", "A")
         await outbox.drain()
         shop.is_away = False

@@ -103,9 +103,12 @@ def test_a_delayed_event_holds_back_its_key(world: World, colour: str) -> None:
     async def scenario() -> None:
         handler = Handler()
         async with ordered(world, handler, colour=colour) as outbox:
-            await write(outbox, 1, deliver_after="200ms")
+            await write(outbox, 1, deliver_after="1h")
             await write(outbox, 2)
             await write(outbox, 3, key="b")
+            await handler.seen.reach(1)
+            assert world.change("UPDATE outbox_event SET available_at = 0 WHERE status = 0 AND scheduled_at > 0") == 1
+            await outbox.poll()
             await handler.seen.reach(3)
         assert handler.seen == [("b", 3), ("a", 1), ("a", 2)]
 

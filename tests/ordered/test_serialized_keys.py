@@ -75,10 +75,14 @@ def waits(url: str, outbox: Outbox, way: Any, *, first: str, second: str) -> boo
 
 def _until_it_waits_or(written: Signal, witness: Any) -> bool:
     watch = threading.Event()
+    waits = (
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
     for _ in range(int(PATIENCE / 0.005)):
         if written.is_set:
             return False
-        if witness.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").fetchone()[0]:
+        if witness.execute(waits).fetchone()[0]:
             return True
         watch.wait(0.005)
     raise AssertionError("neither written nor waiting")

@@ -138,7 +138,8 @@ def test_on_postgres_an_instance_is_told_of_its_keys_by_another_one(
 
     async def _until_listening(outbox: Any) -> None:
         await server_world.until(
-            "SELECT count(*) >= 1 FROM pg_stat_activity WHERE query LIKE '%LISTEN %' AND pid <> pg_backend_pid()"
+            "SELECT count(*) >= 1 FROM pg_stat_activity"
+            " WHERE datname = current_database() AND query LIKE '%LISTEN %' AND pid <> pg_backend_pid()"
         )
 
     server_world.run(scenario)

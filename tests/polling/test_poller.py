@@ -658,7 +658,7 @@ def test_next_cycle_does_not_wait_for_a_poller_that_ends(world: World) -> None:
         task = runtime.spawn("polling", polling)
         await waiting.wait()
         assert await poller.stop(PATIENCE)
-        await counts.reach(1, timeout=5)
+        await counts.reach(1)
         assert counts == [None]
         assert await task.join(PATIENCE)
 

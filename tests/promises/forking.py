@@ -13,13 +13,12 @@ import os
 import sqlite3
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 from aftercommit import AsyncOutbox, EventEnvelope, Outbox
 from aftercommit.events import ids
-from tests.promises.forks import CALM, CHILD_PATIENCE, Child, Program
+from tests.promises.forks import CALM, CHILD_PATIENCE, Child, Program, forking_begins
 from tests.promises.listener import EVENT, Listener
 from tests.promises.places import world_of
 from tests.promises.sessions import sessions
@@ -148,35 +147,36 @@ def transaction_of_another_thread(program: Program) -> dict[str, Any]:
     outbox = program.outbox()
     with outbox:
         program.at_rest(outbox)
-        inside, ended = threading.Barrier(2), []
+        inside, forks = threading.Barrier(2), forking_begins()
 
         def hold() -> None:
             with outbox.transaction():
                 outbox.write(program.event())
                 inside.wait()
-                threading.Event().wait(0.3)
-                ended.append(time.monotonic())
+                forks.wait(CHILD_PATIENCE)
+                threading.Event().wait(0.3)  # in which a fork that waits for nobody is over
 
         holder = threading.Thread(target=hold)
         holder.start()
         inside.wait()
-        forked = time.monotonic()
         child = Child(lambda: uses_it(program, outbox)).said()
+        was_inside = forks.is_set()
         holder.join()
         program.until_effects(program.write(outbox))
-    return {"child": child, "was_inside": forked < ended[0]}
+    return {"child": child, "was_inside": was_inside}
 
 
 def opening_at_the_fork(program: Program) -> dict[str, Any]:
     """Another thread is opening a connection when the parent forks. Was it still, as the child sees it?"""
-    begun, is_opening = threading.Event(), []
+    begun, is_opening, forks = threading.Event(), [], forking_begins()
 
     def connect() -> sqlite3.Connection:
         opened = sqlite3.connect(program.folder / "outbox.db", check_same_thread=False)
         if threading.current_thread().name == "opens":
             is_opening.append(True)
             begun.set()
-            threading.Event().wait(0.3)
+            forks.wait(CHILD_PATIENCE)
+            threading.Event().wait(0.3)  # in which a fork that waits for nobody is over
             is_opening.pop()
         return opened
 
@@ -271,7 +271,7 @@ def is_in_table(program: Program, event: EventEnvelope) -> bool:
 
 def own_transaction_of_the_child(program: Program) -> dict[str, Any]:
     """Forked inside a transaction of its parent's, a child opens one of its own once the parent's has ended."""
-    program.hurry(2.0)
+    program.hurry(0.5)
     outbox = program.outbox()
     with outbox:
         program.at_rest(outbox)
@@ -284,7 +284,7 @@ def own_transaction_of_the_child(program: Program) -> dict[str, Any]:
 
 def own_transaction_of_the_child_async(program: Program) -> dict[str, Any]:
     """The same, forked by a task that is inside a transaction; the child runs a loop of its own."""
-    program.hurry(2.0)
+    program.hurry(0.5)
 
     async def main() -> Any:
         outbox = program.outbox(AsyncOutbox)

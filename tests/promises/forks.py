@@ -108,6 +108,13 @@ class Child:
             os.close(self._pipe)
 
 
+def forking_begins() -> threading.Event:
+    """Set when this process is about to fork; the last that asks to be told is told first, before the library."""
+    begins = threading.Event()
+    os.register_at_fork(before=begins.set)
+    return begins
+
+
 def _said(work: Callable[[], Any]) -> Any:
     try:
         return {"returned": work()}

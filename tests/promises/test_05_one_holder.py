@@ -96,10 +96,10 @@ def test_promise_05_one_holder_an_event_whose_commit_came_after_its_lease_is_del
     fleet: Fleet, runtime: str
 ) -> None:
     """Born leased, it is anybody's by the time that it can be seen."""
-    workers = [fleet.worker(runtime) for _ in range(2)]
+    workers = [fleet.worker(runtime, lock_timeout="1s") for _ in range(2)]
     for worker in workers:
         worker.tell("start")
-    event_id = workers[0].tell("write_slowly", seconds=0.8)
+    event_id = workers[0].tell("write_slowly", seconds=1.2)
     fleet.until_settled(1)
     (row,) = fleet.rows()
     assert row["lease_epoch"] > 1, "it was delivered under the lease that it was born with"

@@ -55,7 +55,6 @@ def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def postgres_tables(postgres_url: str) -> Iterator[Table]:
     """The tables of an outbox in this worker's PostgreSQL database."""
     found = Table(postgres_url)
-    found.execute(f"ALTER DATABASE {found.connection.info.dbname} SET synchronous_commit = off")
     store = open_store(postgres_url, Colour.BLOCKING, create_schema=True)
     run(store.open())
     run(store.close())

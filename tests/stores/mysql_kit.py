@@ -199,9 +199,11 @@ def played(table: Table, colour: Colour, scenario: Scenario) -> Any:
 
 def gone(table: Table) -> None:
     """No session but this one; a server sees a closed connection a moment later."""
+    pause = threading.Event()
     for _ in range(2000):
         if not table.sessions():
             return
+        pause.wait(0.005)
     raise AssertionError("a connection was left open")
 
 

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from aftercommit.ports import Colour
 from aftercommit.stores.detect import open_store
-from tests.databases import RENEWED
+from tests.databases import cleared
 from tests.stores.kit import run_in
 from tests.support import World
 
@@ -59,12 +59,7 @@ class Table:
 
     def clear(self) -> None:
         """No rows, and no tables of other names. A few rows are deleted faster than a table is truncated."""
-        is_small = self.value("SELECT pg_relation_size('outbox_event') < 1000000")
-        self.execute("DELETE FROM outbox_event" if is_small else "TRUNCATE outbox_event")
-        for row in self.read("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"):
-            name = row["tablename"]
-            if name != "outbox_event" and (sql := RENEWED.get(name, f'DROP TABLE "{name}"')):
-                self.execute(sql)
+        self.execute(cleared(self.connection))
 
     def rows(self) -> list[dict[str, Any]]:
         return [

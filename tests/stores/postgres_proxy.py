@@ -14,8 +14,8 @@ COMMIT = b"COMMIT\x00"
 
 
 class Proxy:
-    """Passes everything on. `cut = "before"` ends the next session that says COMMIT, unheard; `"after"` when the
-    server has answered, and nobody hears the answer. `freeze` lets sessions be, and passes nothing on any more."""
+    """Passes everything on. `cut_commit` ends one session at its COMMIT; `freeze` lets sessions be, and passes nothing
+    on any more."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -23,7 +23,8 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         login = f"{parts.username}:{parts.password}@" if parts.password else f"{parts.username}@"
         self.url = parts._replace(netloc=f"{login}127.0.0.1:{self._listener.getsockname()[1]}").geturl()
-        self.cut: str | None = None
+        #: How the next COMMIT of a session that has said certain words is cut.
+        self._cut: tuple[str, bytes] | None = None
         self.cuts = 0
         self._sessions = 0
         self._frozen: float = 0
@@ -41,6 +42,11 @@ class Proxy:
         self._listener.close()
         for thread in self._threads:
             thread.join(5)
+
+    def cut_commit(self, how: str, of: bytes) -> None:
+        """Cut the transaction that says these words, and nobody else's: `how` is "before", and the server hears no
+        COMMIT, or "after", and it has answered, but nobody hears the answer."""
+        self._cut = (how, of)
 
     def freeze(self, *, new_ones: bool = False) -> None:
         """All sessions that there are, as if a firewall had forgotten them; or nobody gets through any more."""
@@ -61,16 +67,17 @@ class Proxy:
 
     def _listen(self, number: int, client: socket.socket, server: socket.socket) -> None:
         """One session: what the client says is looked at, what the server says is passed on."""
-        is_cut = threading.Event()
+        is_cut, how = threading.Event(), None
         answers = self._start(self._answer, number, server, client, is_cut)
         with suppress(OSError):
             while said := client.recv(65536):
                 if number <= self._frozen:
                     self.unheard.append(said)
                     continue
-                if self.cut is not None and COMMIT in said:
+                if self._cut is not None and self._cut[1] in said:
+                    (how, _), self._cut = self._cut, None
+                if how is not None and COMMIT in said:
                     is_cut.set()
-                    how, self.cut = self.cut, None
                     self.cuts += 1
                     if how == "after":
                         server.sendall(said)

@@ -16,6 +16,7 @@ from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.statements import Statements
 from aftercommit.testing.kit import LEASE
 from tests.stores.postgres_kit import Table, Way
+from tests.stores.wakeups_kit import until_sessions
 from tests.support import PATIENCE
 
 ALL = dict.fromkeys(range(256), 0)
@@ -67,7 +68,10 @@ def test_a_partition_that_changes_between_the_look_and_the_lock_is_not_taken(pos
     postgres_table.execute("SELECT pg_advisory_lock(7)")
     taker = threading.Thread(target=take)
     taker.start()
-    while not postgres_table.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
+    while not postgres_table.value(
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    ):
         assert taker.is_alive()
     postgres_table.execute(
         "UPDATE outbox_partition SET owner = 'bob', epoch = 1, expires_at = now() WHERE partition_no = 0"
@@ -120,7 +124,4 @@ def test_connections_of_heartbeats_end_with_the_outbox(way: Way, postgres_table:
             assert postgres_table.sessions(way.mark)
 
     way.run(scenario)
-    for _ in range(1000):
-        if not postgres_table.sessions(way.mark):
-            return
-    raise AssertionError("a session is left")
+    until_sessions(postgres_table, way.mark, 0)

@@ -245,9 +245,11 @@ def test_a_statement_that_is_cancelled_while_it_runs_gives_up_its_connection(
 async def waiting(table: Table) -> None:
     """Until the server runs an UPDATE, which then waits for the lock."""
     for _ in range(2000):
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.005)
         if table.value(
-            "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'UPDATE outbox%%' AND 1 = %s", 1
+            "SELECT COUNT(*) FROM information_schema.processlist"
+            " WHERE db = DATABASE() AND info LIKE 'UPDATE outbox%%' AND 1 = %s",
+            1,
         ):
             return
     raise AssertionError("nobody waits")

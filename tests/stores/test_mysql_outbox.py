@@ -12,7 +12,7 @@ import pytest
 from aftercommit import EventEnvelope, Fixed
 from aftercommit.errors import NotInTransaction
 from aftercommit.ports import Colour
-from tests.stores.mysql_kit import Table, connect, made, parts_of, store_at
+from tests.stores.mysql_kit import Table, connect, gone, made, parts_of, store_at
 from tests.support import Collector, Signal, World
 
 Paint = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -194,7 +194,4 @@ def test_close_leaves_no_session(world: World, table: Table, outbox: Any, colour
         await box.close()
 
     world.run(scenario)
-    for _ in range(2000):
-        if not table.sessions():
-            break
-    assert table.sessions() == []
+    gone(table)

@@ -284,7 +284,10 @@ def test_a_row_that_falls_due_between_two_claims_is_not_leased_beside_what_follo
 
 
 def until_two_wait(table: Table) -> None:
-    sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND wait_event = 'advisory'"
+    sql = (
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()"
+        " AND wait_event = 'advisory'"
+    )
     pause = threading.Event()
     for _ in range(10_000):
         if table.value(sql, Way.mark) == 2:

@@ -224,7 +224,14 @@ def test_a_url_that_cannot_be_read_is_not_shown(kind: Any, url: str) -> None:
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.parametrize("url", [f"postgresql://user:%zz{SECRET}@host/app", f"postgresql://host/app?{SECRET}=1"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://user:%zz{SECRET}@host/app",
+        f"postgresql://host/app?{SECRET}=1",
+        f"postgresql://user:%a1{SECRET}@host/app",  # no UTF-8
+    ],
+)
 def test_what_the_driver_cannot_read_is_not_shown(url: str) -> None:
     with pytest.raises(UnknownStore, match="cannot be read") as caught:
         Outbox(url)

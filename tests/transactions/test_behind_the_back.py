@@ -224,9 +224,7 @@ def test_a_commit_on_the_raw_connection_is_delivered_by_the_poller_only(world: W
     """The row is saved, so it must arrive; but nobody saw the commit, so not from memory and not before its lease."""
 
     async def scenario() -> None:
-        outbox, seen = listening(
-            world, hot_queue_capacity=CAPACITY, lock_timeout="100ms", poll_interval="20ms", poller_enabled=True
-        )
+        outbox, seen = listening(world, hot_queue_capacity=CAPACITY, poll_interval="20ms", poller_enabled=True)
         fates = Fates()
         async with outbox:
             with pytest.raises(TransactionEnded):
@@ -240,6 +238,7 @@ def test_a_commit_on_the_raw_connection_is_delivered_by_the_poller_only(world: W
             assert len(world.rows()) == 1
             assert free_slots(outbox) == CAPACITY
             assert (fates.committed, fates.rolled_back) == ([], ["saved"])
+            assert world.change("UPDATE outbox_event SET lease_until = 0") == 1
             await seen.reach(1)
             await world.until_settled(1)
             assert hot_count(outbox) == 0

@@ -199,9 +199,7 @@ def test_a_commit_whose_answer_is_lost_counts_as_a_rollback_until_the_poller_fin
     """F03, TC-077: committed, and the driver says that it was not. Nothing comes from memory, nothing is lost."""
 
     async def scenario() -> None:
-        outbox, seen = listening(
-            world, hot_queue_capacity=CAPACITY, poller_enabled=True, poll_interval="20ms", lock_timeout="100ms"
-        )
+        outbox, seen = listening(world, hot_queue_capacity=CAPACITY, poller_enabled=True, poll_interval="20ms")
         fates = Fates()
         async with outbox:
             with pytest.raises(sqlite3.OperationalError, match="the line went dead"):
@@ -218,6 +216,7 @@ def test_a_commit_whose_answer_is_lost_counts_as_a_rollback_until_the_poller_fin
             assert len(world.rows()) == 1, "the fault came before the commit"
             assert (fates.committed, fates.rolled_back) == ([], ["unknown"])
             assert free_slots(outbox) == CAPACITY
+            assert world.change("UPDATE outbox_event SET lease_until = 0") == 1
             await seen.reach(1)
             await world.until_settled(1)
             assert hot_count(outbox) == 0

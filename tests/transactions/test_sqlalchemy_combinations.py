@@ -139,7 +139,7 @@ def test_what_is_delivered_is_what_is_committed(shop: Shop) -> None:
         free = free_slots(outbox)
         examples: list[list[str]] = []
 
-        @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), database=None, derandomize=False)
+        @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), database=None)
         @given(programs)
         def choose(program: list[str]) -> None:
             examples.append(program)

@@ -90,7 +90,7 @@ def _over_psycopg(url: str, where: str, colour: Colour, options: dict[str, Any])
         ) from error
     try:
         conninfo_to_dict(url)
-    except ProgrammingError:  # whose text shows what it could not read, be it the password
+    except (ProgrammingError, UnicodeDecodeError):  # which show what could not be read, be it the password
         raise _unreadable() from None
     executor, heartbeats = psycopg_pools.over_url(url, colour), psycopg_pools.over_url(url, colour)
     return PostgresStore(executor, PSYCOPG, where=where, heartbeats=heartbeats, **options)
