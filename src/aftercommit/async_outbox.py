@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Coroutine, Iterable
 from enum import Enum
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar, overload
-from uuid import UUID
+from typing import Any, Self, TypeAlias, TypeVar, Unpack, overload
 
 from aftercommit.base import OutboxBase
 from aftercommit.engine import Engine, Stats
@@ -28,7 +26,7 @@ from aftercommit.transactions.dbapi import DbapiTransaction
 from aftercommit.transactions.owned import OwnedTransaction
 from aftercommit.transactions.pending import PendingWrite, suppressed
 from aftercommit.transactions.unit import UnitOfWork
-from aftercommit.writing.compose import MISSING
+from aftercommit.writing.compose import MISSING, WriteOptions
 from aftercommit.writing.writer import refuse_without_transaction
 
 T = TypeVar("T")
@@ -49,66 +47,19 @@ class AsyncOutbox(OutboxBase):
     def write(self, event: EventEnvelope, *, tx: Any = None) -> Writing: ...
     @overload
     def write(
-        self,
-        event: str | Enum,
-        payload: object,
-        *,
-        tx: Any = None,
-        key: str | int | UUID | None = None,
-        aggregate_type: str | Enum | None = None,
-        aggregate_id: str | int | UUID | None = None,
-        tenant_id: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        context: Mapping[str, str] | None = None,
-        available_at: datetime | None = None,
-        deliver_after: Duration | None = None,
+        self, event: str | Enum, payload: object, *, tx: Any = None, **options: Unpack[WriteOptions]
     ) -> Writing: ...
     @overload
+    def write(self, event: EventObject, *, tx: Any = None, **options: Unpack[WriteOptions]) -> Writing: ...
     def write(
-        self,
-        event: EventObject,
-        *,
-        tx: Any = None,
-        key: str | int | UUID | None = None,
-        aggregate_type: str | Enum | None = None,
-        aggregate_id: str | int | UUID | None = None,
-        tenant_id: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        context: Mapping[str, str] | None = None,
-        available_at: datetime | None = None,
-        deliver_after: Duration | None = None,
-    ) -> Writing: ...
-    def write(
-        self,
-        event: object,
-        payload: Any = MISSING,
-        *,
-        tx: Any = None,
-        key: str | int | UUID | None = None,
-        aggregate_type: str | Enum | None = None,
-        aggregate_id: str | int | UUID | None = None,
-        tenant_id: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        context: Mapping[str, str] | None = None,
-        available_at: datetime | None = None,
-        deliver_after: Duration | None = None,
+        self, event: object, payload: Any = MISSING, *, tx: Any = None, **options: Unpack[WriteOptions]
     ) -> Writing:
         """Write an event in the caller's transaction: an envelope, a type and a payload, or an object.
 
         Gives the event id, None when a hook suppressed it. Everything is checked before the transaction is touched.
+        By name: key, aggregate_type, aggregate_id, tenant_id, headers, context, available_at or deliver_after.
         """
-        envelope = self._composer.compose(
-            event,
-            payload,
-            key=key,
-            aggregate_type=aggregate_type,
-            aggregate_id=aggregate_id,
-            tenant_id=tenant_id,
-            headers=headers,
-            context=context,
-            available_at=available_at,
-            deliver_after=deliver_after,
-        )
+        envelope = self._composer.compose(event, payload, **options)
         transaction = self._context(tx)
         if isinstance(transaction, UnitOfWork) and transaction.is_at_once:
             ids = self._join([envelope], transaction)
@@ -178,14 +129,11 @@ class AsyncOutbox(OutboxBase):
 
     def transaction(self) -> AsyncTransaction:
         """A block that commits at its end and rolls back on an error; nested it is a savepoint."""
-        self._current()
-        return AsyncTransaction(self, self._store, self._runtime)
+        return AsyncTransaction(self, self._store, self._current().runtime)
 
     async def begin(self) -> AsyncTransaction:
         """A transaction steered by hand. A `with` block around it rolls back unless commit() was called."""
-        self._current()
-        transaction = AsyncTransaction(self, self._store, self._runtime, commits_on_exit=False)
-        return await transaction.begin()
+        return await AsyncTransaction(self, self._store, self._current().runtime, commits_on_exit=False).begin()
 
     async def create_schema(self) -> None:
         """Create or upgrade the tables now."""

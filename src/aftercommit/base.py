@@ -27,10 +27,9 @@ from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.detect import open_store
-from aftercommit.transactions import ambient
 from aftercommit.transactions.dbapi import DbapiTransaction
 from aftercommit.transactions.driver_pairing import DriverPairing
-from aftercommit.transactions.owned import OwnedTransaction
+from aftercommit.transactions.owned import OwnedTransaction, innermost
 from aftercommit.transactions.unit import UnitOfWork
 from aftercommit.writing.compose import Composer
 
@@ -204,7 +203,7 @@ class OutboxBase(HandlerSet, ABC):
     def _context(self, tx: Any) -> TxContext:
         """The transaction that a write belongs to."""
         if tx is None:
-            transaction = ambient.innermost(self, OwnedTransaction)
+            transaction = innermost(self)
             if transaction is None:
                 raise NotInTransaction(
                     "write() was called outside a transaction, so the event could be saved without your change",

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Coroutine, Iterable
 from enum import Enum
 from types import TracebackType
-from typing import Any, Self, overload
-from uuid import UUID
+from typing import Any, Self, Unpack, overload
 
 from aftercommit.base import OutboxBase
 from aftercommit.engine import Engine, Stats
@@ -25,8 +23,9 @@ from aftercommit.ports import Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime, run
 from aftercommit.transactions.blocks import Transaction
 from aftercommit.transactions.dbapi import DbapiTransaction
+from aftercommit.transactions.owned import OwnedTransaction
 from aftercommit.transactions.unit import UnitOfWork
-from aftercommit.writing.compose import MISSING
+from aftercommit.writing.compose import MISSING, WriteOptions
 from aftercommit.writing.writer import refuse_without_transaction
 
 
@@ -46,82 +45,38 @@ class Outbox(OutboxBase):
     def write(self, event: EventEnvelope, *, tx: Any = None) -> str | None: ...
     @overload
     def write(
-        self,
-        event: str | Enum,
-        payload: object,
-        *,
-        tx: Any = None,
-        key: str | int | UUID | None = None,
-        aggregate_type: str | Enum | None = None,
-        aggregate_id: str | int | UUID | None = None,
-        tenant_id: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        context: Mapping[str, str] | None = None,
-        available_at: datetime | None = None,
-        deliver_after: Duration | None = None,
+        self, event: str | Enum, payload: object, *, tx: Any = None, **options: Unpack[WriteOptions]
     ) -> str | None: ...
     @overload
+    def write(self, event: EventObject, *, tx: Any = None, **options: Unpack[WriteOptions]) -> str | None: ...
     def write(
-        self,
-        event: EventObject,
-        *,
-        tx: Any = None,
-        key: str | int | UUID | None = None,
-        aggregate_type: str | Enum | None = None,
-        aggregate_id: str | int | UUID | None = None,
-        tenant_id: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        context: Mapping[str, str] | None = None,
-        available_at: datetime | None = None,
-        deliver_after: Duration | None = None,
-    ) -> str | None: ...
-    def write(
-        self,
-        event: object,
-        payload: Any = MISSING,
-        *,
-        tx: Any = None,
-        key: str | int | UUID | None = None,
-        aggregate_type: str | Enum | None = None,
-        aggregate_id: str | int | UUID | None = None,
-        tenant_id: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        context: Mapping[str, str] | None = None,
-        available_at: datetime | None = None,
-        deliver_after: Duration | None = None,
+        self, event: object, payload: Any = MISSING, *, tx: Any = None, **options: Unpack[WriteOptions]
     ) -> str | None:
         """Write an event in the caller's transaction: an envelope, a type and a payload, or an object.
 
         Returns the event id, None when a hook suppressed it. Everything is checked before the transaction is touched.
+        By name: key, aggregate_type, aggregate_id, tenant_id, headers, context, available_at or deliver_after.
         """
-        envelope = self._composer.compose(
-            event,
-            payload,
-            key=key,
-            aggregate_type=aggregate_type,
-            aggregate_id=aggregate_id,
-            tenant_id=tenant_id,
-            headers=headers,
-            context=context,
-            available_at=available_at,
-            deliver_after=deliver_after,
-        )
-        return self._write(envelope, tx)
+        return self._write(self._composer.compose(event, payload, **options), tx)
 
     def _write(self, envelope: EventEnvelope, tx: Any) -> str | None:
-        context = self._ready_context(tx)
-        if isinstance(context, UnitOfWork):
-            ids = self._current().writer.join([envelope], context)
-            return EventId(ids[0]) if ids else None
-        return run(self._current().writer.write(envelope, context))
+        ids = self._write_all([envelope], tx)
+        if not ids:
+            return None
+        return EventId(ids[0]) if isinstance(ids, EventIds) else ids[0]
 
     def write_all(self, events: Iterable[object], *, tx: Any = None) -> list[str]:
         """Write many at once; their ids in order. All are checked before the first is written."""
-        envelopes = [self._composer.compose(event) for event in events]
-        context = self._ready_context(tx)
+        return self._write_all([self._composer.compose(event) for event in events], tx)
+
+    def _write_all(self, envelopes: list[EventEnvelope], tx: Any) -> list[str]:
+        context = self._context(tx)
+        if not isinstance(context, OwnedTransaction):
+            self._make_ready(context)
+        writer = (self._engine or self._current()).writer
         if isinstance(context, UnitOfWork):
-            return EventIds(self._current().writer.join(envelopes, context))
-        return run(self._current().writer.write_all(envelopes, context))
+            return EventIds(writer.join(envelopes, context))
+        return run(writer.write_all(envelopes, context))
 
     def publish(self, event: object, *, tx: Any = None) -> str | None:
         """Pass an object to its subscribers; one of a class with @outbox_event is written to the outbox first.
@@ -134,8 +89,7 @@ class Outbox(OutboxBase):
 
         return run(self._bus.publish(event, write))
 
-    def _ready_context(self, tx: Any) -> TxContext:
-        context = self._context(tx)
+    def _make_ready(self, context: TxContext) -> None:
         if isinstance(context, DbapiTransaction):
             refuse_without_transaction(context)
             if not context.is_begun():
@@ -143,17 +97,14 @@ class Outbox(OutboxBase):
             run(self._pairing().check(context))
         elif isinstance(context, UnitOfWork) and not self._store.is_ready and context.may_open_store():
             run(self._store.open())
-        return context
 
     def transaction(self) -> Transaction:
         """A block that commits at its end and rolls back on an error; nested it is a savepoint."""
-        self._current()
-        return Transaction(self, self._store, self._runtime)
+        return Transaction(self, self._store, (self._engine or self._current()).runtime)
 
     def begin(self) -> Transaction:
         """A transaction steered by hand. A `with` block around it rolls back unless commit() was called."""
-        self._current()
-        return Transaction(self, self._store, self._runtime, commits_on_exit=False).begin()
+        return Transaction(self, self._store, self._current().runtime, commits_on_exit=False).begin()
 
     def create_schema(self) -> None:
         """Create or upgrade the tables now."""

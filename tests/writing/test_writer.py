@@ -22,6 +22,7 @@ from aftercommit import (
 )
 from aftercommit.events.claims import Claimed, NewEvent, RowKey
 from aftercommit.meter import Meter
+from aftercommit.ports import WrittenRows
 from aftercommit.runtime.threads import ThreadRuntime, run
 from tests.support import Collector, World
 
@@ -57,7 +58,7 @@ class Context:
         self.observes_commit = observes_commit
         self.on_commit: list[Callable[[], None]] = []
         self.on_rollback: list[Callable[[], None]] = []
-        self.written: list[tuple[Sequence[RowKey], Callable[[Collection[RowKey]], None]]] = []
+        self.written: list[WrittenRows] = []
 
     def is_transaction_active(self) -> bool:
         return self.is_active
@@ -71,8 +72,10 @@ class Context:
     def after_rollback(self, callback: Callable[[], None]) -> None:
         self.on_rollback.append(callback)
 
-    def wrote(self, keys: Sequence[RowKey], lost: Callable[[Collection[RowKey]], None]) -> None:
-        self.written.append((keys, lost))
+    def wrote(self, rows: WrittenRows) -> None:
+        self.written.append(rows)
+        self.after_commit(rows.committed)
+        self.after_rollback(rows.rolled_back)
 
     def commit(self) -> None:
         for callback in self.on_commit:
@@ -104,11 +107,11 @@ class Slots:
             self.slots -= granted[-1]
         return granted
 
-    def fill(self, claimed: Claimed) -> None:
+    def fill(self, claimed: Sequence[Claimed]) -> None:
         if self.fails is not None:
             raise self.fails
-        self.slots += 1
-        self.filled.append(claimed.event.event_id)
+        self.slots += len(claimed)
+        self.filled += [each.event.event_id for each in claimed]
 
     def cancel(self, count: int) -> None:
         self.slots += count
@@ -442,10 +445,11 @@ def test_of_an_insert_that_was_broken_off_what_is_there_goes_on() -> None:
 def test_rows_that_were_undone_are_not_filled_and_the_hook_hears_of_both() -> None:
     context, hook, path = Context(), Recording(), Slots(slots=3)
     ids = run(writer(Store(), hook, path).write_all([event(1), event(2), event(3)], context))
-    ((keys, lost),) = context.written
+    (rows,) = context.written
+    keys = rows.keys
     assert [key.event_id for key in keys] == ids
     hook.calls.clear()
-    lost([keys[1]])
+    rows.undone([keys[1]])
     context.commit()
     assert (path.filled, path.slots) == ([ids[0], ids[2]], 3)
     assert hook.calls == [("after_rollback", ["2"]), ("after_commit", ["1", "3"])]

@@ -49,6 +49,7 @@ _FIELDS = (
     "available_at",
     "deliver_after",
     "explicit_key",
+    "key",
 )
 
 
@@ -81,6 +82,8 @@ class EventEnvelope:
     #: The delay as it was given; the database adds it to its own clock.
     deliver_after: timedelta | None
     explicit_key: str | None
+    #: The ordering key: as given, else `aggregate_type/aggregate_id`, else None (no order).
+    key: str | None
 
     def __init__(
         self,
@@ -157,15 +160,9 @@ class EventEnvelope:
             available_at,
             None,
             key,
+            key if key is not None or aggregate_id is None else f"{aggregate_type}/{aggregate_id}",
         )
         return self
-
-    @property
-    def key(self) -> str | None:
-        """The ordering key: as given, else `aggregate_type/aggregate_id`, else None (no order)."""
-        if self.explicit_key is not None or self.aggregate_id is None:
-            return self.explicit_key
-        return f"{self.aggregate_type}/{self.aggregate_id}"
 
     @property
     def payload_json(self) -> str:
@@ -284,21 +281,32 @@ def establish(
     delay, due = None, None
     if available_at is not UNSET or deliver_after is not UNSET:
         delay, due = schedule_of(occurred, available_at, deliver_after)
+    event_id = new_id() if event_id is None else name_of(event_id, "event_id", 36)
+    if aggregate_type is not GLOBAL:
+        aggregate_type = name_of(aggregate_type, "aggregate_type", 64)
+    if aggregate_id is not None:
+        aggregate_id = text_of(aggregate_id, "aggregate_id", 128)
+    if tenant_id is not None:
+        tenant_id = name_of(tenant_id, "tenant_id", 64)
+    # A key is given to most events, and most are plain text.
+    if key is not None and not (type(key) is str and 0 < len(key) <= 255 and key.isprintable()):
+        key = text_of(key, "key", 255)
     _fill(
         envelope,
-        new_id() if event_id is None else name_of(event_id, "event_id", 36),
+        event_id,
         event_type,
         payload,
         content_type,
         payload_version,
         occurred,
-        GLOBAL if aggregate_type is GLOBAL else name_of(aggregate_type, "aggregate_type", 64),
-        None if aggregate_id is None else text_of(aggregate_id, "aggregate_id", 128),
-        None if tenant_id is None else name_of(tenant_id, "tenant_id", 64),
+        aggregate_type,
+        aggregate_id,
+        tenant_id,
         headers,
         due,
         delay,
-        None if key is None else text_of(key, "key", 255),
+        key,
+        key if key is not None or aggregate_id is None else f"{aggregate_type}/{aggregate_id}",
     )
 
 

@@ -41,6 +41,8 @@ class AggregateType(str):
 
 def name_of(value: object, field: str, limit: int) -> str:
     """The text of a name: a string, or an Enum member (its name; its value when it is a string, as in StrEnum)."""
+    if type(value) is str and 0 < len(value) <= limit and value.isprintable():
+        return value  # as most are
     if isinstance(value, Enum):
         value = value.value if isinstance(value, str) else value.name
     if not isinstance(value, str):
@@ -53,6 +55,8 @@ def name_of(value: object, field: str, limit: int) -> str:
 
 def text_of(value: object, field: str, limit: int) -> str:
     """The text of a key or id: a string, an int or a UUID."""
+    if type(value) is str and 0 < len(value) <= limit and value.isprintable():
+        return value  # as most are
     if isinstance(value, UUID):
         value = str(value)
     elif isinstance(value, int) and not isinstance(value, bool):

@@ -72,6 +72,8 @@ class PayloadTypes:
         self._readers = {_media_type(each.content_type): each for each in known}
         self._kinds: dict[type, Kind] = {}
         self._names: dict[str, type] = {}
+        #: The versions of what is written by name: those of the classes known by their names. Else it is 1.
+        self.versions: dict[str, int] = {}
         self._found: dict[tuple[Any, str], Any] = {}
         #: How to decode what is written now; a delivery asks for nothing else most of the time.
         self._ready: dict[tuple[Any, str, str, int], Callable[[Payload], Any]] = {}
@@ -93,12 +95,7 @@ class PayloadTypes:
         if type(value).__module__ != "builtins" and (kind := self._known(type(value))).marks is not _UNMARKED:
             return _encoded(event_type, value, kind)
         payload = self._encode(value)
-        return Encoded(event_type, payload, self._default.content_type, self.version_of(event_type), None, None)
-
-    def version_of(self, event_type: str) -> int:
-        """The version of what is written by name: that of the class known by this name, else 1."""
-        kind = self._names.get(event_type)
-        return 1 if kind is None else self._known(kind).marks.version
+        return Encoded(event_type, payload, self._default.content_type, self.versions.get(event_type, 1), None, None)
 
     # ------------------------------------------------------------ routes
 
@@ -189,6 +186,7 @@ class PayloadTypes:
         """What is known of a class, once its name is its own."""
         known = self._known(kind)
         other = self._names.setdefault(known.name, kind)
+        self.versions.setdefault(known.name, known.marks.version)
         if other is not kind:
             raise InvalidName(
                 f"two classes are named {known.name}: {full_name(other)} and {full_name(kind)}; in the table they "

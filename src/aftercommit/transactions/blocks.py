@@ -8,7 +8,6 @@ from typing import Any, Self
 
 from aftercommit.events.claims import QueryResult
 from aftercommit.runtime.threads import run
-from aftercommit.transactions import ambient
 from aftercommit.transactions.owned import OwnedTransaction
 
 
@@ -17,7 +16,6 @@ class Transaction(OwnedTransaction):
 
     def begin(self) -> Self:
         run(self._begin())
-        ambient.enter(self)
         return self
 
     def execute(self, sql: str, parameters: Any = ()) -> QueryResult:
@@ -31,7 +29,7 @@ class Transaction(OwnedTransaction):
         run(self._rollback())
 
     def __enter__(self) -> Self:
-        return self if self._root is not None and self._ended is None else self.begin()
+        return self if self._root is not None else self.begin()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -44,7 +42,6 @@ class AsyncTransaction(OwnedTransaction):
 
     async def begin(self) -> Self:
         await self._begin()
-        ambient.enter(self)
         return self
 
     def execute(self, sql: str, parameters: Any = ()) -> Awaitable[QueryResult]:
@@ -58,7 +55,7 @@ class AsyncTransaction(OwnedTransaction):
         await self._shielded(self._rollback)
 
     async def __aenter__(self) -> Self:
-        return self if self._root is not None and self._ended is None else await self.begin()
+        return self if self._root is not None else await self.begin()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -68,7 +65,7 @@ class AsyncTransaction(OwnedTransaction):
     async def _shielded(self, work: Callable[[], Any]) -> None:
         """To the end even when the task is cancelled: those who wait for a commit have to hear of it."""
         try:
-            await self._runtime().shielded(work())
+            await self._runtime.shielded(work())
         finally:
             if self._ended is not None:
-                ambient.leave(self)  # the shielded part ran in a context of its own
+                self._leave_context()  # the shielded part ran in a context of its own
