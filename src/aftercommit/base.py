@@ -263,7 +263,11 @@ class OutboxBase(HandlerSet, ABC):
             )
 
     def _dead(self) -> DeadEvents:
-        return DeadEvents(self._store.records, on_change=lambda: self._engine.unblocked() if self._engine else None)
+        return DeadEvents(
+            self._store.records,
+            self._store.open,
+            on_change=lambda: self._engine.unblocked() if self._engine else None,
+        )
 
     async def _opened(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do something in the table, once it is there."""

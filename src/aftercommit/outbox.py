@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Iterable
 from enum import Enum
 from types import TracebackType
 from typing import Any, Self, Unpack, overload
 
 from aftercommit.base import OutboxBase
 from aftercommit.engine import Engine, Stats
-from aftercommit.events.claims import DeadEvent
+from aftercommit.events.claims import DeadEvent, QueryResult
 from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.fleet import Cluster
@@ -21,7 +21,6 @@ from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime, run
-from aftercommit.transactions.blocks import Transaction
 from aftercommit.transactions.dbapi import DbapiTransaction
 from aftercommit.transactions.owned import OwnedTransaction
 from aftercommit.transactions.unit import UnitOfWork
@@ -57,25 +56,20 @@ class Outbox(OutboxBase):
         Returns the event id, None when a hook suppressed it. Everything is checked before the transaction is touched.
         By name: key, aggregate_type, aggregate_id, tenant_id, headers, context, available_at or deliver_after.
         """
-        return self._write(self._composer.compose(event, payload, **options), tx)
-
-    def _write(self, envelope: EventEnvelope, tx: Any) -> str | None:
-        ids = self._write_all([envelope], tx)
-        if not ids:
-            return None
-        return EventId(ids[0]) if isinstance(ids, EventIds) else ids[0]
+        ids = self._write([self._composer.compose(event, payload, **options)], tx)
+        return ids[0] if ids else None
 
     def write_all(self, events: Iterable[object], *, tx: Any = None) -> list[str]:
         """Write many at once; their ids in order. All are checked before the first is written."""
-        return self._write_all([self._composer.compose(event) for event in events], tx)
+        return self._write([self._composer.compose(event) for event in events], tx)
 
-    def _write_all(self, envelopes: list[EventEnvelope], tx: Any) -> list[str]:
+    def _write(self, envelopes: list[EventEnvelope], tx: Any) -> list[str]:
         context = self._context(tx)
         if not isinstance(context, OwnedTransaction):
             self._make_ready(context)
         writer = (self._engine or self._current()).writer
         if isinstance(context, UnitOfWork):
-            return EventIds(writer.join(envelopes, context))
+            return EventIds(map(EventId, writer.join(envelopes, context)))
         return run(writer.write_all(envelopes, context))
 
     def publish(self, event: object, *, tx: Any = None) -> str | None:
@@ -85,7 +79,8 @@ class Outbox(OutboxBase):
         """
 
         async def write() -> str | None:
-            return self._write(self._composer.compose(event), tx)
+            ids = self._write([self._composer.compose(event)], tx)
+            return ids[0] if ids else None
 
         return run(self._bus.publish(event, write))
 
@@ -162,7 +157,7 @@ class Outbox(OutboxBase):
     @property
     def dead(self) -> DeadLetters:
         """The dead events: query, count, replay, discard."""
-        return DeadLetters(self._dead(), self._opened)
+        return DeadLetters(self._dead())
 
     def purge(self, older_than: Duration | None = None, *, dead: bool | None = None) -> int:
         """Delete rows that ended longer ago than that; by default purge_retention. Dead ones only when asked to."""
@@ -197,45 +192,60 @@ class Outbox(OutboxBase):
         return engine
 
 
+class Transaction(OwnedTransaction):
+    """`with outbox.transaction() as tx:` commits at the end of the block and rolls back on an error."""
+
+    def begin(self) -> Self:
+        run(self._begin())
+        return self
+
+    def execute(self, sql: str, parameters: Any = ()) -> QueryResult:
+        """Run a statement of your own in this transaction."""
+        return run(self._query(sql, parameters))
+
+    def commit(self) -> None:
+        run(self._commit())
+
+    def rollback(self) -> None:
+        run(self._rollback())
+
+    def __enter__(self) -> Self:
+        if self._root is None:
+            run(self._begin())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run(self._leave(error))
+
+
 class DeadLetters:
     """`outbox.dead` for threads."""
 
-    def __init__(self, dead: DeadEvents, opened: Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]) -> None:
+    def __init__(self, dead: DeadEvents) -> None:
         self._dead = dead
-        self._opened = opened
 
     def query(
         self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None, limit: int = 100
     ) -> list[DeadEvent]:
         """Dead events, oldest first."""
-        found: list[DeadEvent] = self._run(
-            lambda: self._dead.query(event_type=event_type, aggregate_type=aggregate_type, limit=limit)
-        )
-        return found
+        return run(self._dead.query(event_type=event_type, aggregate_type=aggregate_type, limit=limit))
 
     def count(self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None) -> int:
         """How many."""
-        return int(self._run(lambda: self._dead.count(event_type=event_type, aggregate_type=aggregate_type)))
+        return run(self._dead.count(event_type=event_type, aggregate_type=aggregate_type))
 
     def replay(self, event_id: str, *, handler_id: str | None = None) -> bool:
         """Make it NEW again, with all its attempts. False when it is not dead."""
-        return bool(self._run(lambda: self._dead.replay(event_id, handler_id=handler_id)))
+        return run(self._dead.replay(event_id, handler_id=handler_id))
 
     def replay_all(
         self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None, batch_size: int = 100
     ) -> int:
         """Replay every dead event once; how many."""
-        return int(
-            self._run(
-                lambda: self._dead.replay_all(
-                    event_type=event_type, aggregate_type=aggregate_type, batch_size=batch_size
-                )
-            )
-        )
+        return run(self._dead.replay_all(event_type=event_type, aggregate_type=aggregate_type, batch_size=batch_size))
 
     def discard(self, event_id: str, *, handler_id: str | None = None, reason: str = "") -> bool:
         """End it as DONE without delivering it; the reason is kept. False when it is not dead."""
-        return bool(self._run(lambda: self._dead.discard(event_id, handler_id=handler_id, reason=reason)))
-
-    def _run(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        return run(self._opened(work))
+        return run(self._dead.discard(event_id, handler_id=handler_id, reason=reason))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum, IntEnum
+from operator import attrgetter
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -49,7 +50,6 @@ _FIELDS = (
     "available_at",
     "deliver_after",
     "explicit_key",
-    "key",
 )
 
 
@@ -61,7 +61,7 @@ class EventEnvelope:
     b'{"id": 1}'
     """
 
-    __slots__ = _FIELDS
+    __slots__ = (*_FIELDS, "key")
 
     event_id: str
     event_type: str
@@ -160,7 +160,6 @@ class EventEnvelope:
             available_at,
             None,
             key,
-            key if key is not None or aggregate_id is None else f"{aggregate_type}/{aggregate_id}",
         )
         return self
 
@@ -231,7 +230,7 @@ class EventEnvelope:
         return _revived, (type(self), fields | {"headers": dict(self.headers)})
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, EventEnvelope) and self._identity() == other._identity()
+        return isinstance(other, EventEnvelope) and _compared(self) == _compared(other)
 
     def __hash__(self) -> int:
         return hash(self.event_id)
@@ -239,22 +238,6 @@ class EventEnvelope:
     def __repr__(self) -> str:
         # The payload stays out: envelopes end up in log lines.
         return f"EventEnvelope({self.event_type!r}, event_id={self.event_id!r}, key={self.key!r})"
-
-    def _identity(self) -> tuple[object, ...]:
-        return (
-            self.event_id,
-            self.event_type,
-            self.payload,
-            self.content_type,
-            self.payload_version,
-            self.occurred_at,
-            self.aggregate_type,
-            self.aggregate_id,
-            self.tenant_id,
-            self.key,
-            dict(self.headers),
-            self.available_at,
-        )
 
 
 def establish(
@@ -306,16 +289,23 @@ def establish(
         due,
         delay,
         key,
-        key if key is not None or aggregate_id is None else f"{aggregate_type}/{aggregate_id}",
     )
 
 
+#: Equal events are due at the same time and have the same key, however that was said.
+_compared = attrgetter(*[name for name in _FIELDS if name not in ("deliver_after", "explicit_key")], "key")
+
 _SETTERS = [getattr(EventEnvelope, name).__set__ for name in _FIELDS]
+_set_key = vars(EventEnvelope)["key"].__set__
 
 
 def _fill(envelope: EventEnvelope, *values: object) -> None:
     for set_field, value in zip(_SETTERS, values, strict=True):
         set_field(envelope, value)
+    key, aggregate_id = envelope.explicit_key, envelope.aggregate_id
+    if key is None and aggregate_id is not None:
+        key = f"{envelope.aggregate_type}/{aggregate_id}"
+    _set_key(envelope, key)
 
 
 def _revived(kind: type[EventEnvelope], fields: dict[str, Any]) -> EventEnvelope:

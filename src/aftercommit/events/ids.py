@@ -30,6 +30,9 @@ class UlidFactory:
     """Makes ULIDs, each larger than all before it. Threads may share one; a forked child draws its own randomness.
 
     Do not call it from a signal handler: the interrupted thread may hold its lock.
+
+    >>> new_id() < new_id()
+    True
     """
 
     def __init__(

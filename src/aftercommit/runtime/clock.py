@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
 
 # CLOCK_MONOTONIC stands still while a machine is suspended, and a lease does not.
-_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
+_BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 
-
-def boottime() -> float:
-    """Seconds since some fixed point; goes on during suspend where the platform can tell, never back."""
-    return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
+#: Seconds since some fixed point; goes on during suspend where the platform can tell, never back.
+boottime: Final[Callable[[], float]] = time.monotonic if _BOOTTIME is None else partial(time.clock_gettime, _BOOTTIME)

@@ -83,7 +83,12 @@ class OwnedTransaction:
 
     def is_transaction_active(self) -> bool:
         root = self._root
-        return root is not None and self.is_here() and root.opened.is_open
+        return (
+            root is not None
+            and root.opener is self._runtime.identity()
+            and root.process is here.token
+            and root.opened.is_open
+        )
 
     def current_connection(self) -> Any:
         """The driver's connection, the same that business statements run on."""

@@ -73,6 +73,8 @@ class OutboxWriter:
         self._meter = meter
         self._hook = hook if hook is not None and type(hook) is not WriterHook else None
         self._hot_path = hot_path
+        #: Seconds for which a lease of this process may be used.
+        self._usable = 0.0 if hot_path is None else deadline_of(0.0, hot_path.lock_timeout)
         self._rows_of = rows_of
 
     async def write(self, event: EventEnvelope, context: TxContext) -> str | None:
@@ -82,42 +84,40 @@ class OutboxWriter:
 
     async def write_all(self, events: Sequence[EventEnvelope], context: TxContext) -> list[str]:
         """The ids of what was written, in order. The caller's transaction is touched only by the INSERT."""
-        batch = self._before(events, context)
-        if not batch:
-            return []
-        written = self._written(batch, context)
-        try:
-            await self._store.insert(context.tx, written.rows)
-        except Exception:
-            written.cancel(written.rows)
-            raise
-        except BaseException:
-            await self._runtime.shielded(self._find_out(written, context))
-            raise
-        self._follow(written, context)
-        if self._hook is not None:
-            _guarded(self._hook, "after_write", batch)
+        refuse_without_transaction(context)
+        batch = list(events) if self._hook is None else self._before(events)
+        if batch:
+            written = self._written(batch, context)
+            try:
+                await self._store.insert(context.tx, written.rows)
+            except Exception:
+                written.cancel(written.rows)
+                raise
+            except BaseException:
+                await self._runtime.shielded(self._find_out(written, context))
+                raise
+            self._follow(written, context)
+            if self._hook is not None:
+                _guarded(self._hook, "after_write", batch)
         return [event.event_id for event in batch]
 
     def join(self, events: Sequence[EventEnvelope], context: TakesRows) -> list[str]:
         """Like `write_all`, on a transaction that takes the rows. Awaits nothing."""
-        batch = self._before(events, context)
-        if not batch:
-            return []
-        written = self._written(batch, context)
-        try:
-            context.add(written.rows)
-        except BaseException:
-            written.cancel(written.rows)
-            raise
-        self._follow(written, context)
-        if self._hook is not None:
-            _guarded(self._hook, "after_write", batch)
+        refuse_without_transaction(context)
+        batch = list(events) if self._hook is None else self._before(events)
+        if batch:
+            written = self._written(batch, context)
+            try:
+                context.add(written.rows)
+            except BaseException:
+                written.cancel(written.rows)
+                raise
+            self._follow(written, context)
+            if self._hook is not None:
+                _guarded(self._hook, "after_write", batch)
         return [event.event_id for event in batch]
 
-    def _before(self, events: Sequence[EventEnvelope], context: TxContext) -> list[EventEnvelope]:
-        """What is to be written, when there is a transaction to write it in."""
-        refuse_without_transaction(context)
+    def _before(self, events: Sequence[EventEnvelope]) -> list[EventEnvelope]:
         if self._hook is None or not events:
             return list(events)
         changed = self._hook.before_write(list(events))
@@ -126,30 +126,31 @@ class OutboxWriter:
 
     def _written(self, events: list[EventEnvelope], context: TxContext) -> Written:
         """The rows to write: one for each event, or for each of its handlers. What has a hot slot is born leased."""
-        wanted = [
-            (event, self._receivers(event), partition_of(event.event_id if event.key is None else event.key))
-            for event in events
-        ]
-        path, before = self._hot_path, 0.0
+        wanted = []
+        for event in events:
+            try:
+                receivers = self._rows_of(event)
+            except Exception as error:
+                receivers = self._unknown(event, error)
+            wanted.append((event, receivers, partition_of(event.event_id if event.key is None else event.key)))
+        path, deadline = self._hot_path, 0.0
         slots: Iterator[bool] = iter(())
         owner, lock_timeout = None, timedelta(0)
         if path is not None and path.is_active and context.observes_commit:
             slots = iter(path.reserve([event for event, receivers, _ in wanted for _ in receivers]))
-            owner, lock_timeout, before = path.owner, path.lock_timeout, self._runtime.clock()
+            owner, lock_timeout, deadline = path.owner, path.lock_timeout, self._runtime.clock() + self._usable
         rows = []
         for event, receivers, partition in wanted:
             for handler_id in receivers or _FOR_ALL:
                 is_hot = len(receivers) > 0 and next(slots, False)
                 rows.append(NewEvent(event, partition, owner if is_hot else None, lock_timeout, handler_id))
-        return Written(rows, before, path, self._hook)
+        return Written(rows, deadline, path, self._hook)
 
-    def _receivers(self, event: EventEnvelope) -> Sequence[str]:
-        try:
-            return self._rows_of(event)
-        except Exception as error:  # a predicate or registry of the user's: asked again when the row is delivered
-            if self._meter.may_say("rows_of"):
-                log.warning("who receives %r is left to its delivery: %s", event, error_text(error))
-            return ()
+    def _unknown(self, event: EventEnvelope, error: Exception) -> Sequence[str]:
+        """A predicate or registry of the user's has failed. It is asked again when the row is delivered."""
+        if self._meter.may_say("rows_of"):
+            log.warning("who receives %r is left to its delivery: %s", event, error_text(error))
+        return ()
 
     def _follow(self, written: Written, context: TxContext) -> None:
         """Let the batch hear of the end of its transaction, when anybody would listen."""
@@ -166,7 +167,7 @@ class OutboxWriter:
             there = await self._store.surviving(context.tx, written.keys)
         except Exception:
             there = ()  # the transaction is broken or gone, and the rows with it
-        written.cancel(written.take(lambda key: key not in there))
+        written.cancel(written.lose([key for key in written.keys if key not in there]))
         if written.rows:
             self._follow(written, context)
 
@@ -176,25 +177,24 @@ class Written:
     """The rows of one write, from their INSERT to the end of their transaction."""
 
     rows: list[NewEvent]
-    #: When the INSERT was about to be sent; leases are counted from here.
-    before: float
+    #: Of the leases: counted from before the INSERT was sent.
+    deadline: float
     _hot_path: HotPath | None
     _hook: WriterHook | None
 
     @property
     def keys(self) -> list[RowKey]:
-        return [RowKey(row.event.event_id, row.handler_id) for row in self.rows]
+        return [_key_of(row) for row in self.rows]
 
-    def take(self, is_gone: Callable[[RowKey], bool]) -> list[NewEvent]:
-        """Rows that are not there any more; they are no part of it from now on."""
-        gone = [is_gone(key) for key in self.keys]
-        taken = [row for row, is_lost in zip(self.rows, gone, strict=True) if is_lost]
-        self.rows = [row for row, is_lost in zip(self.rows, gone, strict=True) if not is_lost]
-        return taken
+    def lose(self, keys: Collection[RowKey]) -> list[NewEvent]:
+        """Rows that are gone are no part of it any more."""
+        lost = [row for row in self.rows if _key_of(row) in keys]
+        self.rows = [row for row in self.rows if _key_of(row) not in keys]
+        return lost
 
     def undone(self, keys: Collection[RowKey]) -> None:
         """Some rows are gone again although their transaction goes on."""
-        self._rolled_back(self.take(lambda key: key in keys))
+        self._rolled_back(self.lose(keys))
 
     def rolled_back(self) -> None:
         self._rolled_back(self.rows)
@@ -202,25 +202,21 @@ class Written:
     def committed(self) -> None:
         """Never raises: the caller's commit has happened, and the rows are in the table."""
         path = self._hot_path
-        if path is not None:
-            try:
-                self._to_hot_path(path)
-            except Exception as error:
-                log.error("committed events are left to the poller: %s", error_text(error))
+        try:
+            if path is not None:
+                hot = [
+                    Claimed(row.event, Lease(_key_of(row), row.owner, 1, self.deadline), 0, None)
+                    for row in self.rows
+                    if row.owner is not None
+                ]
+                if hot:
+                    path.fill(hot)
+                if len(hot) < len(self.rows):
+                    path.left_in_table([row.event for row in self.rows if row.owner is None])
+        except Exception as error:
+            log.error("committed events are left to the poller: %s", error_text(error))
         if self._hook is not None:
             _guarded(self._hook, "after_commit", _events_of(self.rows))
-
-    def _to_hot_path(self, path: HotPath) -> None:
-        deadline = deadline_of(self.before, path.lock_timeout)
-        hot = [
-            Claimed(row.event, Lease(RowKey(row.event.event_id, row.handler_id), row.owner, 1, deadline), 0, None)
-            for row in self.rows
-            if row.owner is not None
-        ]
-        if hot:
-            path.fill(hot)
-        if len(hot) < len(self.rows):
-            path.left_in_table([row.event for row in self.rows if row.owner is None])
 
     def cancel(self, rows: Sequence[NewEvent]) -> None:
         """Give back the slots of rows that will not be committed."""
@@ -232,6 +228,10 @@ class Written:
         self.cancel(rows)
         if self._hook is not None:
             _guarded(self._hook, "after_rollback", _events_of(rows))
+
+
+def _key_of(row: NewEvent) -> RowKey:
+    return RowKey(row.event.event_id, row.handler_id)
 
 
 def _events_of(rows: Sequence[NewEvent]) -> list[EventEnvelope]:
