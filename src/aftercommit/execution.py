@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from aftercommit.events.claims import QueryResult
+from aftercommit.events.claims import QueryResult, RowKey
 
 T = TypeVar("T")
 
@@ -54,6 +54,24 @@ class OpenTransaction(Tx, Protocol):
 
     async def end(self) -> None:
         """Roll back, and give the connection back, unless it has been."""
+
+
+Callback = Callable[[], None]
+
+
+class WrittenRows(Protocol):
+    """The rows of one write, from their INSERT to the end of their transaction."""
+
+    @property
+    def keys(self) -> Sequence[RowKey]: ...
+
+    def undone(self, keys: Collection[RowKey]) -> None:
+        """Some are gone again, although the transaction goes on. Told before the commit."""
+
+    def committed(self) -> None: ...
+
+    def rolled_back(self) -> None:
+        """Or the outcome of the commit is unknown."""
 
 
 class Fault(Enum):

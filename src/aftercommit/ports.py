@@ -26,7 +26,7 @@ from aftercommit.events.claims import (
 from aftercommit.events.fleet import FleetView, Instance
 from aftercommit.events.order import BlockedKey, Heads, HeadsRequest, KeyClaimRequest
 from aftercommit.events.outcome import Result
-from aftercommit.execution import Colour, OpenTransaction, Tx
+from aftercommit.execution import Callback, Colour, OpenTransaction, Tx, WrittenRows
 
 T = TypeVar("T")
 
@@ -286,24 +286,6 @@ class Records(Protocol):
 
 
 # ---------------------------------------------------------------- transactions
-
-
-Callback = Callable[[], None]
-
-
-class WrittenRows(Protocol):
-    """The rows of one write, from their INSERT to the end of their transaction."""
-
-    @property
-    def keys(self) -> Sequence[RowKey]: ...
-
-    def undone(self, keys: Collection[RowKey]) -> None:
-        """Some are gone again, although the transaction goes on. Told before the commit."""
-
-    def committed(self) -> None: ...
-
-    def rolled_back(self) -> None:
-        """Or the outcome of the commit is unknown."""
 
 
 class TxContext(Protocol):

@@ -21,8 +21,8 @@ from aftercommit import (
     WriterHook,
 )
 from aftercommit.events.claims import Claimed, NewEvent, RowKey
+from aftercommit.execution import WrittenRows
 from aftercommit.meter import Meter
-from aftercommit.ports import WrittenRows
 from aftercommit.runtime.threads import ThreadRuntime, run
 from tests.support import Collector, World
 

@@ -13,8 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from aftercommit.errors import NotInTransaction
 from aftercommit.events.claims import RowKey
 from aftercommit.events.redact import error_text
-from aftercommit.execution import Tx
-from aftercommit.ports import Callback, WrittenRows
+from aftercommit.execution import Callback, Tx, WrittenRows
 from aftercommit.runtime.process import here
 
 log = logging.getLogger("aftercommit.django")

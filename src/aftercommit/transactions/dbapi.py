@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aftercommit.errors import UnsupportedTransaction
-from aftercommit.execution import AdoptedTx
-from aftercommit.ports import Callback, WrittenRows
+from aftercommit.execution import AdoptedTx, Callback, WrittenRows
 
 
 class DbapiTransaction:

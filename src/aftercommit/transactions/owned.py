@@ -11,8 +11,8 @@ from typing import Any, Final, NoReturn
 from aftercommit.errors import NotAwaited, NotInTransaction, TransactionEnded
 from aftercommit.events.claims import QueryResult
 from aftercommit.events.redact import error_text
-from aftercommit.execution import OpenTransaction
-from aftercommit.ports import Callback, EventStore, Runtime, WrittenRows
+from aftercommit.execution import Callback, OpenTransaction, WrittenRows
+from aftercommit.ports import EventStore, Runtime
 from aftercommit.runtime.process import here
 from aftercommit.transactions.pending import PendingWrite
 

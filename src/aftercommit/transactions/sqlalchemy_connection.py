@@ -11,7 +11,7 @@ from sqlalchemy.sql import ClauseElement
 
 from aftercommit.errors import NotInTransaction, UnsupportedTransaction
 from aftercommit.events.claims import NewEvent
-from aftercommit.ports import Callback, WrittenRows
+from aftercommit.execution import Callback, WrittenRows
 from aftercommit.transactions.sqlalchemy_fate import KEY, Fate, fate_of, follow
 from aftercommit.transactions.sqlalchemy_session import Rows
 from aftercommit.transactions.unit import UnitOfWork

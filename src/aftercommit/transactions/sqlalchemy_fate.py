@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, Table, event, select
 from aftercommit.events.claims import RowKey
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.redact import error_text
-from aftercommit.ports import Callback
+from aftercommit.execution import Callback
 
 log = logging.getLogger("aftercommit.transactions")
 

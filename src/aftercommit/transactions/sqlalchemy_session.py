@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapper, Session, SessionTransaction, object_session
 
 from aftercommit.errors import NotInTransaction, UnsupportedTransaction
 from aftercommit.events.claims import NewEvent, RowKey
-from aftercommit.ports import Callback, WrittenRows
+from aftercommit.execution import Callback, WrittenRows
 from aftercommit.transactions.sqlalchemy_fate import (
     KEY,
     Batch,

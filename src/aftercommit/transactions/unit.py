@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 from aftercommit.errors import UnsupportedTransaction
 from aftercommit.events.claims import NewEvent
-from aftercommit.execution import Tx
-from aftercommit.ports import Callback, WrittenRows
+from aftercommit.execution import Callback, Tx, WrittenRows
 
 T = TypeVar("T")
 
