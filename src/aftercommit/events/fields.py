@@ -78,7 +78,8 @@ def headers_of(headers: Any, field: str = "headers", entry: str = "header") -> M
     if not isinstance(headers, Mapping):
         raise InvalidHeaders(f"{field} is {_kind(headers)}", fix="pass a dict of strings")
     for name, value in headers.items():
-        _check_header(name, value, field, entry)
+        if not (type(name) is type(value) is str and name and name.isascii() and value.isascii()):
+            _check_header(name, value, field, entry)
     return read_only({plain(name): plain(value) for name, value in headers.items()})
 
 

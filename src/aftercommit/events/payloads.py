@@ -72,6 +72,8 @@ class PayloadTypes:
         self._readers = {_media_type(each.content_type): each for each in known}
         self._kinds: dict[type, Kind] = {}
         self._names: dict[str, type] = {}
+        #: What is known of the classes that own their names.
+        self._named: dict[type, Kind] = {}
         #: The versions of what is written by name: those of the classes known by their names. Else it is 1.
         self.versions: dict[str, int] = {}
         self._found: dict[tuple[Any, str], Any] = {}
@@ -87,7 +89,7 @@ class PayloadTypes:
 
     def encode(self, value: object) -> Encoded:
         """An object of a class of its own, with all that its class says of it."""
-        kind = self._claimed(type(value))
+        kind = self._named.get(type(value)) or self._claimed(type(value))
         return _encoded(kind.name, value, kind)
 
     def encode_as(self, event_type: str, value: object) -> Encoded:
@@ -186,13 +188,14 @@ class PayloadTypes:
         """What is known of a class, once its name is its own."""
         known = self._known(kind)
         other = self._names.setdefault(known.name, kind)
-        self.versions.setdefault(known.name, known.marks.version)
         if other is not kind:
             raise InvalidName(
                 f"two classes are named {known.name}: {full_name(other)} and {full_name(kind)}; in the table they "
                 "would be one type",
                 fix='rename one, or name the type: @outbox_event(type="…"), write("OtherName", payload)',
             )
+        self.versions[known.name] = known.marks.version
+        self._named[kind] = known
         return known
 
     def _class_for(self, annotation: Any, event_type: str) -> Any:

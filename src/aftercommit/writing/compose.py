@@ -28,7 +28,7 @@ from aftercommit.events.fields import (
     read_only,
     text_payload,
 )
-from aftercommit.events.names import GLOBAL, name_of
+from aftercommit.events.names import GLOBAL, name_of, plain
 from aftercommit.events.payloads import Encoded, PayloadTypes
 
 #: Tells a payload that was not given from None, which is refused with a hint.
@@ -68,7 +68,7 @@ class Composer:
 
     def compose(self, event: object, payload: object = MISSING, **options: Unpack[WriteOptions]) -> EventEnvelope:
         """Validated and encoded; raises before any transaction is touched."""
-        if not options.keys() <= _KNOWN:
+        if not _KNOWN.issuperset(options):
             raise TypeError(f"write() got an unexpected keyword argument {min(options.keys() - _KNOWN)!r}")
         if isinstance(event, EventEnvelope):
             return self._ready(event, payload, options)
@@ -126,7 +126,7 @@ class Composer:
             name = name_of(event_type, "event_type", 128)
         ready: Payload
         if isinstance(payload, str):
-            ready, content_type = str.__str__(payload), JSON
+            ready, content_type = plain(payload), JSON
             try:
                 parse_json(ready.encode())
             except Exception:
