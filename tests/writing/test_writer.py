@@ -13,6 +13,7 @@ import pytest
 
 from aftercommit import (
     AfterCommitHook,
+    DefaultListenerRegistry,
     EventEnvelope,
     InvalidOption,
     MetricsExporter,
@@ -414,6 +415,31 @@ def test_what_has_a_slot_is_born_leased_and_the_rest_free() -> None:
     assert (path.filled, path.left, path.slots) == (ids[:1], ids[1:], 1)
 
 
+def test_what_nobody_here_receives_is_one_free_row_and_asks_for_no_slot() -> None:
+    store, context, path = Store(), Context(), Slots(slots=5)
+    runtime = ThreadRuntime()
+    rows_of = {"nobody": (), "one": ("",), "two": ("a", "b")}
+    writes = OutboxWriter(
+        runtime,
+        store,  # type: ignore[arg-type]
+        Meter(runtime, MetricsExporter()),
+        hot_path=path,
+        rows_of=lambda given: rows_of[given.event_type],
+    )
+    events = [EventEnvelope(name, payload_json="1") for name in rows_of]
+    run(writes.write_all(events, context))
+    assert [(new.event.event_type, new.handler_id, new.owner) for new in store.inserts[0]] == [
+        ("nobody", "", None),
+        ("one", "", "me"),
+        ("two", "a", "me"),
+        ("two", "b", "me"),
+    ]
+    assert path.slots == 2
+    context.commit()
+    assert path.filled == [events[1].event_id, events[2].event_id, events[2].event_id]
+    assert path.left == [events[0].event_id]
+
+
 def test_a_rollback_returns_the_slots() -> None:
     context, path = Context(), Slots(slots=2)
     run(writer(Store(), None, path).write_all([event(), event(), event()], context))
@@ -490,6 +516,28 @@ def test_a_hook_of_an_outbox_sees_every_phase_in_order(world: World) -> None:
             ("after_rollback", ["2", "3"]),
             ("after_commit", ["1"]),
         ]
+
+    world.run(scenario)
+
+
+def test_a_registry_is_asked_once_for_each_event_that_is_written(world: World) -> None:
+    """It is the user's, and may be slow."""
+
+    class Registry(DefaultListenerRegistry):
+        def listener_for(self, aggregate_type: str, event_type: str) -> Any:
+            asked.add(event_type)
+            return super().listener_for(aggregate_type, event_type)
+
+    asked = Collector()
+
+    async def scenario() -> None:
+        outbox, seen = world.outbox(listener_registry=Registry(), poller_enabled=False), Collector()
+        outbox.register("T", seen.add)
+        async with outbox:
+            async with outbox.transaction():
+                await outbox.write_all([event(1), event(2)])
+                assert asked == ["T", "T"]
+            await seen.reach(2)
 
     world.run(scenario)
 
