@@ -27,12 +27,12 @@ from aftercommit import (
     OutboxError,
     UnknownStore,
 )
-from aftercommit.async_outbox import AsyncDeadLetters
-from aftercommit.outbox import DeadLetters
+from aftercommit.async_outbox import AsyncTransaction
+from aftercommit.outbox import DeadLetters, Transaction
+from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.sqlite.target import sqlite_from_url
-from aftercommit.transactions.blocks import AsyncTransaction, Transaction
 from tests.delivery.faulty import (
     count_from_here,  # noqa: F401  (used by every test here)
     faulty_store,
@@ -175,7 +175,7 @@ def test_the_methods_of_an_outbox_are_these() -> None:
 
 @pytest.mark.parametrize(
     ("blocking", "asynchronous"),
-    [(Outbox, AsyncOutbox), (DeadLetters, AsyncDeadLetters), (Transaction, AsyncTransaction)],
+    [(Outbox, AsyncOutbox), (DeadLetters, DeadEvents), (Transaction, AsyncTransaction)],
     ids=["outbox", "dead letters", "transaction"],
 )
 def test_both_colours_have_the_same_methods_with_the_same_parameters(blocking: type, asynchronous: type) -> None:
@@ -186,6 +186,14 @@ def test_both_colours_have_the_same_methods_with_the_same_parameters(blocking: t
         if callable(getattr(blocking, name)):
             ours, theirs = (inspect.signature(getattr(kind, name)) for kind in (blocking, asynchronous))
             assert list(ours.parameters.values()) == list(theirs.parameters.values()), name
+
+
+@pytest.mark.parametrize("kind", [Outbox, AsyncOutbox])
+@pytest.mark.parametrize("event", [("T", {}), (EventEnvelope.of_json("T", "{}"),)], ids=["type", "envelope"])
+def test_a_keyword_that_write_does_not_know_is_named(kind: Any, event: tuple[Any, ...]) -> None:
+    """At the call, before anything else is looked at; and not only by a type checker."""
+    with pytest.raises(TypeError, match=r"write\(\) got an unexpected keyword argument 'kye'"):
+        kind("sqlite://").write(*event, key="k", kye="k")
 
 
 def test_what_waits_is_awaited_and_the_rest_is_plain_in_both() -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from enum import Enum
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar, overload
-from uuid import UUID
+from typing import Any, Self, TypeAlias, TypeVar, Unpack, overload
 
 from aftercommit.base import OutboxBase
 from aftercommit.engine import Engine, Stats
 from aftercommit.errors import OutboxError
-from aftercommit.events.claims import DeadEvent
+from aftercommit.events.claims import QueryResult
 from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.fleet import Cluster
@@ -22,12 +20,11 @@ from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.aio import AsyncioRuntime
-from aftercommit.transactions.blocks import AsyncTransaction
 from aftercommit.transactions.dbapi import DbapiTransaction
 from aftercommit.transactions.owned import OwnedTransaction
 from aftercommit.transactions.pending import PendingWrite, suppressed
 from aftercommit.transactions.unit import UnitOfWork
-from aftercommit.writing.compose import MISSING
+from aftercommit.writing.compose import MISSING, WriteOptions
 from aftercommit.writing.writer import refuse_without_transaction
 
 T = TypeVar("T")
@@ -48,66 +45,19 @@ class AsyncOutbox(OutboxBase):
     def write(self, event: EventEnvelope, *, tx: Any = None) -> Writing: ...
     @overload
     def write(
-        self,
-        event: str | Enum,
-        payload: object,
-        *,
-        tx: Any = None,
-        key: str | int | UUID | None = None,
-        aggregate_type: str | Enum | None = None,
-        aggregate_id: str | int | UUID | None = None,
-        tenant_id: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        context: Mapping[str, str] | None = None,
-        available_at: datetime | None = None,
-        deliver_after: Duration | None = None,
+        self, event: str | Enum, payload: object, *, tx: Any = None, **options: Unpack[WriteOptions]
     ) -> Writing: ...
     @overload
+    def write(self, event: EventObject, *, tx: Any = None, **options: Unpack[WriteOptions]) -> Writing: ...
     def write(
-        self,
-        event: EventObject,
-        *,
-        tx: Any = None,
-        key: str | int | UUID | None = None,
-        aggregate_type: str | Enum | None = None,
-        aggregate_id: str | int | UUID | None = None,
-        tenant_id: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        context: Mapping[str, str] | None = None,
-        available_at: datetime | None = None,
-        deliver_after: Duration | None = None,
-    ) -> Writing: ...
-    def write(
-        self,
-        event: object,
-        payload: Any = MISSING,
-        *,
-        tx: Any = None,
-        key: str | int | UUID | None = None,
-        aggregate_type: str | Enum | None = None,
-        aggregate_id: str | int | UUID | None = None,
-        tenant_id: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        context: Mapping[str, str] | None = None,
-        available_at: datetime | None = None,
-        deliver_after: Duration | None = None,
+        self, event: object, payload: Any = MISSING, *, tx: Any = None, **options: Unpack[WriteOptions]
     ) -> Writing:
         """Write an event in the caller's transaction: an envelope, a type and a payload, or an object.
 
         Gives the event id, None when a hook suppressed it. Everything is checked before the transaction is touched.
+        By name: key, aggregate_type, aggregate_id, tenant_id, headers, context, available_at or deliver_after.
         """
-        envelope = self._composer.compose(
-            event,
-            payload,
-            key=key,
-            aggregate_type=aggregate_type,
-            aggregate_id=aggregate_id,
-            tenant_id=tenant_id,
-            headers=headers,
-            context=context,
-            available_at=available_at,
-            deliver_after=deliver_after,
-        )
+        envelope = self._composer.compose(event, payload, **options)
         transaction = self._context(tx)
         if isinstance(transaction, UnitOfWork) and transaction.is_at_once:
             ids = self._join([envelope], transaction)
@@ -177,14 +127,11 @@ class AsyncOutbox(OutboxBase):
 
     def transaction(self) -> AsyncTransaction:
         """A block that commits at its end and rolls back on an error; nested it is a savepoint."""
-        self._current()
-        return AsyncTransaction(self, self._store, self._runtime)
+        return AsyncTransaction(self, self._store, self._current().runtime)
 
     async def begin(self) -> AsyncTransaction:
         """A transaction steered by hand. A `with` block around it rolls back unless commit() was called."""
-        self._current()
-        transaction = AsyncTransaction(self, self._store, self._runtime, commits_on_exit=False)
-        return await transaction.begin()
+        return await AsyncTransaction(self, self._store, self._current().runtime, commits_on_exit=False).begin()
 
     async def create_schema(self) -> None:
         """Create or upgrade the tables now."""
@@ -233,9 +180,9 @@ class AsyncOutbox(OutboxBase):
         return await engine.manual.drain(limit, is_started=engine.is_started)
 
     @property
-    def dead(self) -> AsyncDeadLetters:
+    def dead(self) -> DeadEvents:
         """The dead events: query, count, replay, discard."""
-        return AsyncDeadLetters(self._dead(), self)
+        return self._dead()
 
     async def purge(self, older_than: Duration | None = None, *, dead: bool | None = None) -> int:
         """Delete rows that ended longer ago than that; by default purge_retention. Dead ones only when asked to."""
@@ -278,39 +225,35 @@ async def _nothing() -> None:
     """The write of an object whose class is not marked."""
 
 
-class AsyncDeadLetters:
-    """`outbox.dead` for asyncio."""
+class AsyncTransaction(OwnedTransaction):
+    """`async with outbox.transaction() as tx:` commits at the end of the block and rolls back on an error."""
 
-    def __init__(self, dead: DeadEvents, outbox: OutboxBase) -> None:
-        self._dead = dead
-        self._outbox = outbox
+    async def begin(self) -> Self:
+        await self._begin()
+        return self
 
-    async def query(
-        self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None, limit: int = 100
-    ) -> list[DeadEvent]:
-        """Dead events, oldest first."""
-        return await self._outbox._opened(
-            lambda: self._dead.query(event_type=event_type, aggregate_type=aggregate_type, limit=limit)
-        )
+    def execute(self, sql: str, parameters: Any = ()) -> Awaitable[QueryResult]:
+        """Run a statement of your own in this transaction."""
+        return self._query(sql, parameters)
 
-    async def count(self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None) -> int:
-        """How many."""
-        return await self._outbox._opened(
-            lambda: self._dead.count(event_type=event_type, aggregate_type=aggregate_type)
-        )
+    async def commit(self) -> None:
+        await self._shielded(self._commit)
 
-    async def replay(self, event_id: str, *, handler_id: str | None = None) -> bool:
-        """Make it NEW again, with all its attempts. False when it is not dead."""
-        return await self._outbox._opened(lambda: self._dead.replay(event_id, handler_id=handler_id))
+    async def rollback(self) -> None:
+        await self._shielded(self._rollback)
 
-    async def replay_all(
-        self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None, batch_size: int = 100
-    ) -> int:
-        """Replay every dead event once; how many."""
-        return await self._outbox._opened(
-            lambda: self._dead.replay_all(event_type=event_type, aggregate_type=aggregate_type, batch_size=batch_size)
-        )
+    async def __aenter__(self) -> Self:
+        return self if self._root is not None else await self.begin()
 
-    async def discard(self, event_id: str, *, handler_id: str | None = None, reason: str = "") -> bool:
-        """End it as DONE without delivering it; the reason is kept. False when it is not dead."""
-        return await self._outbox._opened(lambda: self._dead.discard(event_id, handler_id=handler_id, reason=reason))
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._shielded(lambda: self._leave(error))
+
+    async def _shielded(self, work: Callable[[], Any]) -> None:
+        """To the end even when the task is cancelled: those who wait for a commit have to hear of it."""
+        try:
+            await self._runtime.shielded(work())
+        finally:
+            if self._ended is not None:
+                self._leave_context()  # the shielded part ran in a context of its own

@@ -25,9 +25,8 @@ from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.detect import open_store
-from aftercommit.transactions import ambient
 from aftercommit.transactions.dbapi import DbapiTransaction
-from aftercommit.transactions.owned import OwnedTransaction
+from aftercommit.transactions.owned import OwnedTransaction, innermost
 from aftercommit.writing.compose import Composer
 
 if TYPE_CHECKING:
@@ -202,7 +201,7 @@ class OutboxBase(HandlerSet, ABC):
     def _context(self, tx: Any) -> TxContext:
         """The transaction that a write belongs to."""
         if tx is None:
-            transaction = ambient.innermost(self, OwnedTransaction)
+            transaction = innermost(self)
             if transaction is None:
                 raise NotInTransaction(
                     "write() was called outside a transaction, so the event could be saved without your change",
@@ -257,7 +256,11 @@ class OutboxBase(HandlerSet, ABC):
             )
 
     def _dead(self) -> DeadEvents:
-        return DeadEvents(self._store.records, on_change=lambda: self._engine.unblocked() if self._engine else None)
+        return DeadEvents(
+            self._store.records,
+            self._store.open,
+            on_change=lambda: self._engine.unblocked() if self._engine else None,
+        )
 
     async def _opened(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do something in the table, once it is there."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterable
 from enum import Enum
 from types import TracebackType
-from typing import Any, Self, overload
-from uuid import UUID
+from typing import Any, Self, Unpack, overload
 
 from aftercommit.base import OutboxBase
 from aftercommit.engine import Engine, Stats
-from aftercommit.events.claims import DeadEvent
+from aftercommit.events.claims import DeadEvent, QueryResult
 from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.fleet import Cluster
@@ -22,10 +20,10 @@ from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime, run
-from aftercommit.transactions.blocks import Transaction
 from aftercommit.transactions.dbapi import DbapiTransaction
+from aftercommit.transactions.owned import OwnedTransaction
 from aftercommit.transactions.unit import UnitOfWork
-from aftercommit.writing.compose import MISSING
+from aftercommit.writing.compose import MISSING, WriteOptions
 from aftercommit.writing.writer import refuse_without_transaction
 
 
@@ -45,82 +43,33 @@ class Outbox(OutboxBase):
     def write(self, event: EventEnvelope, *, tx: Any = None) -> str | None: ...
     @overload
     def write(
-        self,
-        event: str | Enum,
-        payload: object,
-        *,
-        tx: Any = None,
-        key: str | int | UUID | None = None,
-        aggregate_type: str | Enum | None = None,
-        aggregate_id: str | int | UUID | None = None,
-        tenant_id: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        context: Mapping[str, str] | None = None,
-        available_at: datetime | None = None,
-        deliver_after: Duration | None = None,
+        self, event: str | Enum, payload: object, *, tx: Any = None, **options: Unpack[WriteOptions]
     ) -> str | None: ...
     @overload
+    def write(self, event: EventObject, *, tx: Any = None, **options: Unpack[WriteOptions]) -> str | None: ...
     def write(
-        self,
-        event: EventObject,
-        *,
-        tx: Any = None,
-        key: str | int | UUID | None = None,
-        aggregate_type: str | Enum | None = None,
-        aggregate_id: str | int | UUID | None = None,
-        tenant_id: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        context: Mapping[str, str] | None = None,
-        available_at: datetime | None = None,
-        deliver_after: Duration | None = None,
-    ) -> str | None: ...
-    def write(
-        self,
-        event: object,
-        payload: Any = MISSING,
-        *,
-        tx: Any = None,
-        key: str | int | UUID | None = None,
-        aggregate_type: str | Enum | None = None,
-        aggregate_id: str | int | UUID | None = None,
-        tenant_id: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        context: Mapping[str, str] | None = None,
-        available_at: datetime | None = None,
-        deliver_after: Duration | None = None,
+        self, event: object, payload: Any = MISSING, *, tx: Any = None, **options: Unpack[WriteOptions]
     ) -> str | None:
         """Write an event in the caller's transaction: an envelope, a type and a payload, or an object.
 
         Returns the event id, None when a hook suppressed it. Everything is checked before the transaction is touched.
+        By name: key, aggregate_type, aggregate_id, tenant_id, headers, context, available_at or deliver_after.
         """
-        envelope = self._composer.compose(
-            event,
-            payload,
-            key=key,
-            aggregate_type=aggregate_type,
-            aggregate_id=aggregate_id,
-            tenant_id=tenant_id,
-            headers=headers,
-            context=context,
-            available_at=available_at,
-            deliver_after=deliver_after,
-        )
-        return self._write(envelope, tx)
-
-    def _write(self, envelope: EventEnvelope, tx: Any) -> str | None:
-        context = self._ready_context(tx)
-        if isinstance(context, UnitOfWork):
-            ids = self._current().writer.join([envelope], context)
-            return EventId(ids[0]) if ids else None
-        return run(self._current().writer.write(envelope, context))
+        ids = self._write([self._composer.compose(event, payload, **options)], tx)
+        return ids[0] if ids else None
 
     def write_all(self, events: Iterable[object], *, tx: Any = None) -> list[str]:
         """Write many at once; their ids in order. All are checked before the first is written."""
-        envelopes = [self._composer.compose(event) for event in events]
-        context = self._ready_context(tx)
+        return self._write([self._composer.compose(event) for event in events], tx)
+
+    def _write(self, envelopes: list[EventEnvelope], tx: Any) -> list[str]:
+        context = self._context(tx)
+        if not isinstance(context, OwnedTransaction):
+            self._make_ready(context)
+        writer = (self._engine or self._current()).writer
         if isinstance(context, UnitOfWork):
-            return EventIds(self._current().writer.join(envelopes, context))
-        return run(self._current().writer.write_all(envelopes, context))
+            return EventIds(map(EventId, writer.join(envelopes, context)))
+        return run(writer.write_all(envelopes, context))
 
     def publish(self, event: object, *, tx: Any = None) -> str | None:
         """Pass an object to its subscribers; one of a class with @outbox_event is written to the outbox first.
@@ -129,12 +78,12 @@ class Outbox(OutboxBase):
         """
 
         async def write() -> str | None:
-            return self._write(self._composer.compose(event), tx)
+            ids = self._write([self._composer.compose(event)], tx)
+            return ids[0] if ids else None
 
         return run(self._bus.publish(event, write))
 
-    def _ready_context(self, tx: Any) -> TxContext:
-        context = self._context(tx)
+    def _make_ready(self, context: TxContext) -> None:
         if isinstance(context, DbapiTransaction):
             refuse_without_transaction(context)
             if not context.is_begun():
@@ -142,17 +91,14 @@ class Outbox(OutboxBase):
             run(self._store.refuse_foreign(context.current_connection(), context.tx))
         elif isinstance(context, UnitOfWork) and not self._store.is_ready and context.may_open_store():
             run(self._store.open())
-        return context
 
     def transaction(self) -> Transaction:
         """A block that commits at its end and rolls back on an error; nested it is a savepoint."""
-        self._current()
-        return Transaction(self, self._store, self._runtime)
+        return Transaction(self, self._store, (self._engine or self._current()).runtime)
 
     def begin(self) -> Transaction:
         """A transaction steered by hand. A `with` block around it rolls back unless commit() was called."""
-        self._current()
-        return Transaction(self, self._store, self._runtime, commits_on_exit=False).begin()
+        return Transaction(self, self._store, self._current().runtime, commits_on_exit=False).begin()
 
     def create_schema(self) -> None:
         """Create or upgrade the tables now."""
@@ -210,7 +156,7 @@ class Outbox(OutboxBase):
     @property
     def dead(self) -> DeadLetters:
         """The dead events: query, count, replay, discard."""
-        return DeadLetters(self._dead(), self._opened)
+        return DeadLetters(self._dead())
 
     def purge(self, older_than: Duration | None = None, *, dead: bool | None = None) -> int:
         """Delete rows that ended longer ago than that; by default purge_retention. Dead ones only when asked to."""
@@ -245,45 +191,60 @@ class Outbox(OutboxBase):
         return engine
 
 
+class Transaction(OwnedTransaction):
+    """`with outbox.transaction() as tx:` commits at the end of the block and rolls back on an error."""
+
+    def begin(self) -> Self:
+        run(self._begin())
+        return self
+
+    def execute(self, sql: str, parameters: Any = ()) -> QueryResult:
+        """Run a statement of your own in this transaction."""
+        return run(self._query(sql, parameters))
+
+    def commit(self) -> None:
+        run(self._commit())
+
+    def rollback(self) -> None:
+        run(self._rollback())
+
+    def __enter__(self) -> Self:
+        if self._root is None:
+            run(self._begin())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run(self._leave(error))
+
+
 class DeadLetters:
     """`outbox.dead` for threads."""
 
-    def __init__(self, dead: DeadEvents, opened: Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]) -> None:
+    def __init__(self, dead: DeadEvents) -> None:
         self._dead = dead
-        self._opened = opened
 
     def query(
         self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None, limit: int = 100
     ) -> list[DeadEvent]:
         """Dead events, oldest first."""
-        found: list[DeadEvent] = self._run(
-            lambda: self._dead.query(event_type=event_type, aggregate_type=aggregate_type, limit=limit)
-        )
-        return found
+        return run(self._dead.query(event_type=event_type, aggregate_type=aggregate_type, limit=limit))
 
     def count(self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None) -> int:
         """How many."""
-        return int(self._run(lambda: self._dead.count(event_type=event_type, aggregate_type=aggregate_type)))
+        return run(self._dead.count(event_type=event_type, aggregate_type=aggregate_type))
 
     def replay(self, event_id: str, *, handler_id: str | None = None) -> bool:
         """Make it NEW again, with all its attempts. False when it is not dead."""
-        return bool(self._run(lambda: self._dead.replay(event_id, handler_id=handler_id)))
+        return run(self._dead.replay(event_id, handler_id=handler_id))
 
     def replay_all(
         self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None, batch_size: int = 100
     ) -> int:
         """Replay every dead event once; how many."""
-        return int(
-            self._run(
-                lambda: self._dead.replay_all(
-                    event_type=event_type, aggregate_type=aggregate_type, batch_size=batch_size
-                )
-            )
-        )
+        return run(self._dead.replay_all(event_type=event_type, aggregate_type=aggregate_type, batch_size=batch_size))
 
     def discard(self, event_id: str, *, handler_id: str | None = None, reason: str = "") -> bool:
         """End it as DONE without delivering it; the reason is kept. False when it is not dead."""
-        return bool(self._run(lambda: self._dead.discard(event_id, handler_id=handler_id, reason=reason)))
-
-    def _run(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        return run(self._opened(work))
+        return run(self._dead.discard(event_id, handler_id=handler_id, reason=reason))

@@ -118,7 +118,7 @@ def test_what_is_written_by_name_has_the_version_of_the_class_of_that_name() -> 
     types.names_for(OrderPaid)
     assert types.encode_as("order.paid", {"number": 7}).payload_version == 2
     assert types.encode_as("order.paid", OrderPlaced(7)).payload_version == 2
-    assert types.version_of("other") == 1
+    assert types.versions.get("other", 1) == 1
 
 
 def test_two_classes_of_one_name_are_refused_wherever_the_second_comes() -> None:

@@ -140,12 +140,16 @@ with outbox.transaction() as tx:
     outbox.write(OrderPlaced(1), {"a": 1})  # wrong
     outbox.write(OrderPlaced("one"))  # wrong
     outbox.write(OrderPlaced(1), headers={"a": 1})  # wrong
+    outbox.write(OrderPlaced(1), kye="k")  # wrong
     outbox.write(EventEnvelope.of_json("A", "{}"), key="k")  # wrong
 
 
 async def main() -> None:
     async with async_outbox.transaction():
         print(str(await async_outbox.write(OrderPlaced(1))).upper())
+        await async_outbox.write("Named", {"a": 1}, key=7, deliver_after="30s")
+        await async_outbox.write("Named", {"a": 1}, kye="k")  # wrong
+        await async_outbox.write("Named", {"a": 1}, tenant_id=7)  # wrong
         await async_outbox.write(3)  # wrong
         await async_outbox.publish(OrderPlaced(1))
 

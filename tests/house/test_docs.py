@@ -32,6 +32,16 @@ def test_every_option_of_a_handler_stands_in_the_docs_and_no_other() -> None:
     assert sorted(rows) == sorted(HandlerOptions.__annotations__)
 
 
+def test_every_keyword_of_write_stands_in_the_docs_and_no_other() -> None:
+    from aftercommit import AsyncOutbox, Outbox
+    from aftercommit.writing.compose import WriteOptions
+
+    rows = re.findall(r"^\| `([a-z_]+)` \| [^|]+ \|$", (ROOT / "docs/transactions.md").read_text(), re.MULTILINE)
+    assert rows == list(WriteOptions.__annotations__)
+    for outbox in (Outbox, AsyncOutbox):
+        assert all(name in str(outbox.write.__doc__) for name in rows)
+
+
 def test_the_fifteen_lines_of_the_readme_run(tmp_path: Path, monkeypatch, capsys) -> None:
     readme = (ROOT / "README.md").read_text()
     (example,) = re.findall(r"## Fifteen lines\n\n```python\n(.*?)```", readme, re.DOTALL)

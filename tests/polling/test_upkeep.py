@@ -124,8 +124,10 @@ def test_an_event_that_dies_again_is_not_replayed_again(world: World) -> None:
                 # All of them are dead again, or were never changed; there is an end all the same.
                 return (limit, position + limit) if position < 10 else (0, None)
 
+        async def open_store() -> None: ...
+
         told = Collector()
-        dead = DeadEvents(Records(), on_change=lambda: told.add(None))  # type: ignore[arg-type]
+        dead = DeadEvents(Records(), open_store, on_change=lambda: told.add(None))  # type: ignore[arg-type]
         assert await dead.replay_all(batch_size=5) == 10
         assert asked == [0, 5, 10]
         assert len(told) == 1

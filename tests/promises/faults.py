@@ -11,7 +11,7 @@ from functools import wraps
 from typing import Any
 
 from aftercommit import Done
-from aftercommit.delivery.delivery import Delivery
+from aftercommit.delivery.chain import Delivery
 from aftercommit.delivery.settler import Settler
 from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.stores.mysql import server as mysql_server

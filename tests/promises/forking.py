@@ -120,7 +120,7 @@ def locks_at_the_fork(program: Program) -> dict[str, Any]:
             engine.held._lock,
             engine.meter._lock,
             engine.runtime._lock,
-            ids._new_id.__self__._lock,
+            ids.new_id.__self__._lock,
         ]
 
         def hold() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aftercommit import EventStatus, NotInTransaction, Outbox
-from aftercommit.transactions.callbacks import run_all
+from aftercommit.transactions.owned import run_all
 from tests.support import World
 from tests.transactions.kit import Deliberate, free_slots, listening, payloads
 

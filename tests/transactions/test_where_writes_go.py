@@ -15,7 +15,7 @@ import pytest
 
 from aftercommit import NotAwaited, NotInTransaction, TransactionEnded, UnsupportedTransaction
 from aftercommit.stores.sqlite.write_lock import WriteLock
-from aftercommit.transactions import ambient
+from aftercommit.transactions import owned
 from tests.support import PATIENCE, Signal, World
 from tests.transactions.kit import Deliberate, beside, elsewhere, watched
 
@@ -281,7 +281,7 @@ def test_a_transaction_that_was_ended_elsewhere_leaves_nothing_behind(world: Wor
             with pytest.raises(NotInTransaction):
                 await outbox.write("T", {})
         async with outbox.transaction():
-            assert len(ambient._open.get()) == 1
+            assert len(owned._open.get()) == 1
 
     world.run(scenario)
 

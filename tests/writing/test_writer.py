@@ -13,6 +13,7 @@ import pytest
 
 from aftercommit import (
     AfterCommitHook,
+    DefaultListenerRegistry,
     EventEnvelope,
     InvalidOption,
     MetricsExporter,
@@ -22,6 +23,7 @@ from aftercommit import (
 )
 from aftercommit.events.claims import Claimed, NewEvent, RowKey
 from aftercommit.meter import Meter
+from aftercommit.ports import WrittenRows
 from aftercommit.runtime.threads import ThreadRuntime, run
 from tests.support import Collector, World
 
@@ -57,7 +59,7 @@ class Context:
         self.observes_commit = observes_commit
         self.on_commit: list[Callable[[], None]] = []
         self.on_rollback: list[Callable[[], None]] = []
-        self.written: list[tuple[Sequence[RowKey], Callable[[Collection[RowKey]], None]]] = []
+        self.written: list[WrittenRows] = []
 
     def is_transaction_active(self) -> bool:
         return self.is_active
@@ -71,8 +73,10 @@ class Context:
     def after_rollback(self, callback: Callable[[], None]) -> None:
         self.on_rollback.append(callback)
 
-    def wrote(self, keys: Sequence[RowKey], lost: Callable[[Collection[RowKey]], None]) -> None:
-        self.written.append((keys, lost))
+    def wrote(self, rows: WrittenRows) -> None:
+        self.written.append(rows)
+        self.after_commit(rows.committed)
+        self.after_rollback(rows.rolled_back)
 
     def commit(self) -> None:
         for callback in self.on_commit:
@@ -104,11 +108,11 @@ class Slots:
             self.slots -= granted[-1]
         return granted
 
-    def fill(self, claimed: Claimed) -> None:
+    def fill(self, claimed: Sequence[Claimed]) -> None:
         if self.fails is not None:
             raise self.fails
-        self.slots += 1
-        self.filled.append(claimed.event.event_id)
+        self.slots += len(claimed)
+        self.filled += [each.event.event_id for each in claimed]
 
     def cancel(self, count: int) -> None:
         self.slots += count
@@ -411,6 +415,31 @@ def test_what_has_a_slot_is_born_leased_and_the_rest_free() -> None:
     assert (path.filled, path.left, path.slots) == (ids[:1], ids[1:], 1)
 
 
+def test_what_nobody_here_receives_is_one_free_row_and_asks_for_no_slot() -> None:
+    store, context, path = Store(), Context(), Slots(slots=5)
+    runtime = ThreadRuntime()
+    rows_of = {"nobody": (), "one": ("",), "two": ("a", "b")}
+    writes = OutboxWriter(
+        runtime,
+        store,  # type: ignore[arg-type]
+        Meter(runtime, MetricsExporter()),
+        hot_path=path,
+        rows_of=lambda given: rows_of[given.event_type],
+    )
+    events = [EventEnvelope(name, payload_json="1") for name in rows_of]
+    run(writes.write_all(events, context))
+    assert [(new.event.event_type, new.handler_id, new.owner) for new in store.inserts[0]] == [
+        ("nobody", "", None),
+        ("one", "", "me"),
+        ("two", "a", "me"),
+        ("two", "b", "me"),
+    ]
+    assert path.slots == 2
+    context.commit()
+    assert path.filled == [events[1].event_id, events[2].event_id, events[2].event_id]
+    assert path.left == [events[0].event_id]
+
+
 def test_a_rollback_returns_the_slots() -> None:
     context, path = Context(), Slots(slots=2)
     run(writer(Store(), None, path).write_all([event(), event(), event()], context))
@@ -442,10 +471,11 @@ def test_of_an_insert_that_was_broken_off_what_is_there_goes_on() -> None:
 def test_rows_that_were_undone_are_not_filled_and_the_hook_hears_of_both() -> None:
     context, hook, path = Context(), Recording(), Slots(slots=3)
     ids = run(writer(Store(), hook, path).write_all([event(1), event(2), event(3)], context))
-    ((keys, lost),) = context.written
+    (rows,) = context.written
+    keys = rows.keys
     assert [key.event_id for key in keys] == ids
     hook.calls.clear()
-    lost([keys[1]])
+    rows.undone([keys[1]])
     context.commit()
     assert (path.filled, path.slots) == ([ids[0], ids[2]], 3)
     assert hook.calls == [("after_rollback", ["2"]), ("after_commit", ["1", "3"])]
@@ -486,6 +516,28 @@ def test_a_hook_of_an_outbox_sees_every_phase_in_order(world: World) -> None:
             ("after_rollback", ["2", "3"]),
             ("after_commit", ["1"]),
         ]
+
+    world.run(scenario)
+
+
+def test_a_registry_is_asked_once_for_each_event_that_is_written(world: World) -> None:
+    """It is the user's, and may be slow."""
+
+    class Registry(DefaultListenerRegistry):
+        def listener_for(self, aggregate_type: str, event_type: str) -> Any:
+            asked.add(event_type)
+            return super().listener_for(aggregate_type, event_type)
+
+    asked = Collector()
+
+    async def scenario() -> None:
+        outbox, seen = world.outbox(listener_registry=Registry(), poller_enabled=False), Collector()
+        outbox.register("T", seen.add)
+        async with outbox:
+            async with outbox.transaction():
+                await outbox.write_all([event(1), event(2)])
+                assert asked == ["T", "T"]
+            await seen.reach(2)
 
     world.run(scenario)
 

@@ -13,13 +13,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from aftercommit.errors import NotInTransaction
 from aftercommit.events.claims import RowKey
 from aftercommit.events.redact import error_text
-from aftercommit.ports import Tx
+from aftercommit.ports import Callback, Tx, WrittenRows
 from aftercommit.runtime.process import here
 
 log = logging.getLogger("aftercommit.django")
 
-Callback = Callable[[], None]
-Lost = Callable[[Collection[RowKey]], None]
 Surviving = Callable[[Tx, Sequence[RowKey]], Collection[RowKey]]
 
 
@@ -45,9 +43,12 @@ class AtomicTransaction:
     def after_rollback(self, callback: Callback) -> None:
         self._observed().on_rollback.append(callback)
 
-    def wrote(self, keys: Sequence[RowKey], lost: Lost) -> None:
+    def wrote(self, rows: WrittenRows) -> None:
         tx, surviving = self.tx, self._surviving  # the observer must hold nothing that holds it, or it is dropped late
-        self._observed().look_for(keys, lost, lambda: surviving(tx, keys))
+        observer = self._observed()
+        observer.on_commit.append(rows.committed)
+        observer.on_rollback.append(rows.rolled_back)
+        observer.look_for(rows, lambda keys: surviving(tx, keys))
 
     def _observed(self) -> Observer:
         if self._observer is None:
@@ -113,13 +114,14 @@ class Observer:
         self._process = here.token
         self._is_over = False
 
-    def look_for(self, keys: Sequence[RowKey], lost: Lost, surviving: Callable[[], Collection[RowKey]]) -> None:
+    def look_for(self, rows: WrittenRows, surviving: Callable[[Sequence[RowKey]], Collection[RowKey]]) -> None:
         """How to find out what has been undone unseen."""
 
         def look() -> None:
-            there = surviving()
+            keys = rows.keys
+            there = surviving(keys)
             if gone := [key for key in keys if key not in there]:
-                lost(gone)
+                rows.undone(gone)
 
         self._look = look
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum, IntEnum
+from operator import attrgetter
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -60,7 +61,7 @@ class EventEnvelope:
     b'{"id": 1}'
     """
 
-    __slots__ = _FIELDS
+    __slots__ = (*_FIELDS, "key")
 
     event_id: str
     event_type: str
@@ -81,6 +82,8 @@ class EventEnvelope:
     #: The delay as it was given; the database adds it to its own clock.
     deliver_after: timedelta | None
     explicit_key: str | None
+    #: The ordering key: as given, else `aggregate_type/aggregate_id`, else None (no order).
+    key: str | None
 
     def __init__(
         self,
@@ -161,13 +164,6 @@ class EventEnvelope:
         return self
 
     @property
-    def key(self) -> str | None:
-        """The ordering key: as given, else `aggregate_type/aggregate_id`, else None (no order)."""
-        if self.explicit_key is not None or self.aggregate_id is None:
-            return self.explicit_key
-        return f"{self.aggregate_type}/{self.aggregate_id}"
-
-    @property
     def payload_json(self) -> str:
         """The payload as text. Raises PayloadNotText for bytes that are not UTF-8."""
         if isinstance(self.payload, str):
@@ -234,7 +230,7 @@ class EventEnvelope:
         return _revived, (type(self), fields | {"headers": dict(self.headers)})
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, EventEnvelope) and self._identity() == other._identity()
+        return isinstance(other, EventEnvelope) and _compared(self) == _compared(other)
 
     def __hash__(self) -> int:
         return hash(self.event_id)
@@ -242,22 +238,6 @@ class EventEnvelope:
     def __repr__(self) -> str:
         # The payload stays out: envelopes end up in log lines.
         return f"EventEnvelope({self.event_type!r}, event_id={self.event_id!r}, key={self.key!r})"
-
-    def _identity(self) -> tuple[object, ...]:
-        return (
-            self.event_id,
-            self.event_type,
-            self.payload,
-            self.content_type,
-            self.payload_version,
-            self.occurred_at,
-            self.aggregate_type,
-            self.aggregate_id,
-            self.tenant_id,
-            self.key,
-            dict(self.headers),
-            self.available_at,
-        )
 
 
 def establish(
@@ -284,30 +264,48 @@ def establish(
     delay, due = None, None
     if available_at is not UNSET or deliver_after is not UNSET:
         delay, due = schedule_of(occurred, available_at, deliver_after)
+    event_id = new_id() if event_id is None else name_of(event_id, "event_id", 36)
+    if aggregate_type is not GLOBAL:
+        aggregate_type = name_of(aggregate_type, "aggregate_type", 64)
+    if aggregate_id is not None:
+        aggregate_id = text_of(aggregate_id, "aggregate_id", 128)
+    if tenant_id is not None:
+        tenant_id = name_of(tenant_id, "tenant_id", 64)
+    # A key is given to most events, and most are plain text.
+    if key is not None and not (type(key) is str and 0 < len(key) <= 255 and key.isprintable()):
+        key = text_of(key, "key", 255)
     _fill(
         envelope,
-        new_id() if event_id is None else name_of(event_id, "event_id", 36),
+        event_id,
         event_type,
         payload,
         content_type,
         payload_version,
         occurred,
-        GLOBAL if aggregate_type is GLOBAL else name_of(aggregate_type, "aggregate_type", 64),
-        None if aggregate_id is None else text_of(aggregate_id, "aggregate_id", 128),
-        None if tenant_id is None else name_of(tenant_id, "tenant_id", 64),
+        aggregate_type,
+        aggregate_id,
+        tenant_id,
         headers,
         due,
         delay,
-        None if key is None else text_of(key, "key", 255),
+        key,
     )
 
 
+#: Equal events are due at the same time and have the same key, however that was said.
+_compared = attrgetter(*[name for name in _FIELDS if name not in ("deliver_after", "explicit_key")], "key")
+
 _SETTERS = [getattr(EventEnvelope, name).__set__ for name in _FIELDS]
+_set_key = vars(EventEnvelope)["key"].__set__
 
 
 def _fill(envelope: EventEnvelope, *values: object) -> None:
     for set_field, value in zip(_SETTERS, values, strict=True):
         set_field(envelope, value)
+    key, aggregate_id = envelope.explicit_key, envelope.aggregate_id
+    if key is None and aggregate_id is not None:
+        key = f"{envelope.aggregate_type}/{aggregate_id}"
+    _set_key(envelope, key)
 
 
 def _revived(kind: type[EventEnvelope], fields: dict[str, Any]) -> EventEnvelope:

@@ -25,25 +25,31 @@ MAX_PAYLOAD_BYTES: Final = 1_048_576
 #: Tells a keyword that was not given from one that was given as None, which the rules refuse.
 UNSET: Final[Any] = type("Unset", (), {"__repr__": lambda _: "…"})()
 
-_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+#: What text and bytes are when nobody says more.
+JSON: Final = "application/json"
+OCTETS: Final = "application/octet-stream"
+
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def payload_of(text: Any, binary: Any) -> Payload:
-    """The one payload that was given, within the limit; a copy of a buffer that its owner may change."""
+    """The one payload that was given."""
     if (text is UNSET) == (binary is UNSET):
         given = "both payload_json and payload_bytes were given" if text is not UNSET else "no payload was given"
         raise InvalidPayload(given, fix="pass exactly one of payload_json=… and payload_bytes=…")
-    return _binary(binary) if text is UNSET else _text(text)
+    return binary_payload(binary) if text is UNSET else text_payload(text)
 
 
-def _binary(value: Any) -> bytes:
+def binary_payload(value: Any) -> bytes:
+    """Bytes within the limit; a copy of a buffer that its owner may change."""
     if not isinstance(value, bytes | bytearray | memoryview):
         raise InvalidPayload(f"payload_bytes is {_kind(value)}", fix="pass bytes")
     _refuse_size(memoryview(value).nbytes)
     return bytes(value)
 
 
-def _text(value: Any) -> str:
+def text_payload(value: Any) -> str:
+    """JSON text within the limit."""
     if not isinstance(value, str):
         raise InvalidPayload(f"payload_json is {_kind(value)}", fix="pass JSON text; write() encodes objects")
     check_size(value)
@@ -68,17 +74,18 @@ def _refuse_size(size: int) -> None:
 def headers_of(headers: Any, field: str = "headers", entry: str = "header") -> Mapping[str, str]:
     """A read-only copy of a mapping from strings to strings."""
     if headers is None:
-        return _NO_HEADERS
+        return NO_HEADERS
     if not isinstance(headers, Mapping):
         raise InvalidHeaders(f"{field} is {_kind(headers)}", fix="pass a dict of strings")
     for name, value in headers.items():
-        _check_header(name, value, field, entry)
+        if not (type(name) is type(value) is str and name and name.isascii() and value.isascii()):
+            _check_header(name, value, field, entry)
     return read_only({plain(name): plain(value) for name, value in headers.items()})
 
 
 def read_only(headers: Mapping[str, str]) -> Mapping[str, str]:
     """A view that nobody can change."""
-    return MappingProxyType(headers) if headers else _NO_HEADERS
+    return MappingProxyType(headers) if headers else NO_HEADERS
 
 
 def _check_header(name: Any, value: Any, field: str, entry: str) -> None:
@@ -159,7 +166,7 @@ def _kind(value: object) -> str:
 
 def plain_content_type(payload: Payload) -> str:
     """What a payload is when nobody says more."""
-    return "application/json" if isinstance(payload, str) else "application/octet-stream"
+    return JSON if isinstance(payload, str) else OCTETS
 
 
 def version_of(value: object) -> int:

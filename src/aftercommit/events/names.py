@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Final
 from uuid import UUID
@@ -10,6 +11,10 @@ from aftercommit.errors import InvalidName
 
 #: The aggregate type of an event that names none.
 GLOBAL: Final = "__GLOBAL__"
+
+#: The characters of a string as a `str` and no subclass: what is delivered now is what is read back later.
+#: `str(text)` would not do: for a member of `class Kind(str, Enum)` it gives "Kind.MEMBER".
+plain: Final[Callable[[str], str]] = str.__str__
 
 
 class EventType(str):
@@ -41,6 +46,8 @@ class AggregateType(str):
 
 def name_of(value: object, field: str, limit: int) -> str:
     """The text of a name: a string, or an Enum member (its name; its value when it is a string, as in StrEnum)."""
+    if type(value) is str and 0 < len(value) <= limit and value.isprintable():
+        return value  # as most are
     if isinstance(value, Enum):
         value = value.value if isinstance(value, str) else value.name
     if not isinstance(value, str):
@@ -53,6 +60,8 @@ def name_of(value: object, field: str, limit: int) -> str:
 
 def text_of(value: object, field: str, limit: int) -> str:
     """The text of a key or id: a string, an int or a UUID."""
+    if type(value) is str and 0 < len(value) <= limit and value.isprintable():
+        return value  # as most are
     if isinstance(value, UUID):
         value = str(value)
     elif isinstance(value, int) and not isinstance(value, bool):
@@ -63,14 +72,6 @@ def text_of(value: object, field: str, limit: int) -> str:
             fix=f"pass {field} as a string, an int or a UUID",
         )
     return _checked_text(plain(value), field, limit)
-
-
-def plain(text: str) -> str:
-    """The characters of a string as a `str` and no subclass: what is delivered now is what is read back later.
-
-    `str(text)` would not do: for a member of `class Kind(str, Enum)` it gives "Kind.MEMBER".
-    """
-    return str.__str__(text)
 
 
 def is_utf8(text: str) -> bool:

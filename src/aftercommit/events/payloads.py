@@ -72,6 +72,10 @@ class PayloadTypes:
         self._readers = {_media_type(each.content_type): each for each in known}
         self._kinds: dict[type, Kind] = {}
         self._names: dict[str, type] = {}
+        #: What is known of the classes that own their names.
+        self._named: dict[type, Kind] = {}
+        #: The versions of what is written by name: those of the classes known by their names. Else it is 1.
+        self.versions: dict[str, int] = {}
         self._found: dict[tuple[Any, str], Any] = {}
         #: How to decode what is written now; a delivery asks for nothing else most of the time.
         self._ready: dict[tuple[Any, str, str, int], Callable[[Payload], Any]] = {}
@@ -85,7 +89,7 @@ class PayloadTypes:
 
     def encode(self, value: object) -> Encoded:
         """An object of a class of its own, with all that its class says of it."""
-        kind = self._claimed(type(value))
+        kind = self._named.get(type(value)) or self._claimed(type(value))
         return _encoded(kind.name, value, kind)
 
     def encode_as(self, event_type: str, value: object) -> Encoded:
@@ -93,12 +97,7 @@ class PayloadTypes:
         if type(value).__module__ != "builtins" and (kind := self._known(type(value))).marks is not _UNMARKED:
             return _encoded(event_type, value, kind)
         payload = self._encode(value)
-        return Encoded(event_type, payload, self._default.content_type, self.version_of(event_type), None, None)
-
-    def version_of(self, event_type: str) -> int:
-        """The version of what is written by name: that of the class known by this name, else 1."""
-        kind = self._names.get(event_type)
-        return 1 if kind is None else self._known(kind).marks.version
+        return Encoded(event_type, payload, self._default.content_type, self.versions.get(event_type, 1), None, None)
 
     # ------------------------------------------------------------ routes
 
@@ -195,6 +194,8 @@ class PayloadTypes:
                 "would be one type",
                 fix='rename one, or name the type: @outbox_event(type="…"), write("OtherName", payload)',
             )
+        self.versions[known.name] = known.marks.version
+        self._named[kind] = known
         return known
 
     def _class_for(self, annotation: Any, event_type: str) -> Any:

@@ -127,11 +127,10 @@ class Router:
         return None if handler is None else self._route(handler)
 
     def rows_of(self, event: EventEnvelope) -> Sequence[str]:
-        """The handler ids of the rows to write: one row for all, or one for each when there are several."""
-        if not self._roster.handlers:
-            return _FOR_ALL
+        """The handler ids of the rows to write: one for each when there are several, else one row for all; nothing when
+        nobody here receives the event."""
         routes = self.routes_of(event)
-        return _FOR_ALL if len(routes) < 2 else [route.id for route in routes]
+        return [route.id for route in routes] if len(routes) > 1 else _FOR_ALL[: len(routes)]
 
     def fallback_of(self, route: Route, event: EventEnvelope) -> Fallback | None:
         """The handler's own, else the one for the type of the payload."""

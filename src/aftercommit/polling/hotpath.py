@@ -43,7 +43,7 @@ class HotPathway:
     def reserve(self, events: Sequence[EventEnvelope]) -> list[bool]:
         if not self.is_open:
             return [False] * len(events)
-        wanted = [self._may_be_hot(event) and self._router.is_routable(event) for event in events]
+        wanted = [self._may_be_hot(event) for event in events]
         granted = self._dispatcher.reserve_hot(sum(wanted))
         if granted == sum(wanted):
             return wanted
@@ -56,8 +56,9 @@ class HotPathway:
     def _may_be_hot(self, event: EventEnvelope) -> bool:
         return not event.is_delayed
 
-    def fill(self, claimed: Claimed) -> None:
-        self._dispatcher.fill_hot(claimed)
+    def fill(self, claimed: Sequence[Claimed]) -> None:
+        for each in claimed:
+            self._dispatcher.fill_hot(each)
 
     def cancel(self, count: int) -> None:
         self._dispatcher.cancel_hot(count)

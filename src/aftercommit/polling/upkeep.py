@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from enum import Enum
 from typing import Any, Final
@@ -21,22 +21,31 @@ _REPLAYED_AT_ONCE: Final = 100
 
 
 class DeadEvents:
-    """The dead letters. A replayed event is NEW again, with all its attempts."""
+    """`outbox.dead`: the dead letters. A replayed event is NEW again, with all its attempts."""
 
-    def __init__(self, records: Records, *, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, records: Records, open_store: Callable[[], Awaitable[None]], *, on_change: Callable[[], None]
+    ) -> None:
         """`on_change`: something may be delivered that could not be before."""
         self._records = records
+        self._open_store = open_store
         self._on_change = on_change
 
     async def query(
         self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None, limit: int = 100
     ) -> list[DeadEvent]:
+        """Dead events, oldest first."""
+        await self._open_store()
         return await self._records.query_dead(dead_filter(event_type, aggregate_type), at_least_one(limit, "limit"))
 
     async def count(self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None) -> int:
+        """How many."""
+        await self._open_store()
         return await self._records.count_dead(dead_filter(event_type, aggregate_type))
 
     async def replay(self, event_id: str, *, handler_id: str | None = None) -> bool:
+        """Make it NEW again, with all its attempts. False when it is not dead."""
+        await self._open_store()
         replayed = await self._records.replay(event_id, handler_id)
         if replayed:
             self._on_change()
@@ -49,7 +58,8 @@ class DeadEvents:
         aggregate_type: str | Enum | None = None,
         batch_size: int = _REPLAYED_AT_ONCE,
     ) -> int:
-        """Goes once over the dead events in order of position, so one that dies again is not replayed again."""
+        """Replay every dead event once, in order of position; how many. One that dies again is not replayed again."""
+        await self._open_store()
         where, limit = dead_filter(event_type, aggregate_type), at_least_one(batch_size, "batch_size")
         total, position = 0, 0
         while True:
@@ -63,6 +73,8 @@ class DeadEvents:
         return total
 
     async def discard(self, event_id: str, *, handler_id: str | None = None, reason: str = "") -> bool:
+        """End it as DONE without delivering it; the reason is kept. False when it is not dead."""
+        await self._open_store()
         discarded = await self._records.discard(event_id, handler_id, reason)
         if discarded:
             self._on_change()  # a key may have stood still behind it

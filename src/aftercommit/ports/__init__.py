@@ -9,10 +9,11 @@ from __future__ import annotations
 from aftercommit.ports.fleet import Membership, Wakeups, WakeupsUnavailable
 from aftercommit.ports.runtime import Colour, Monitor, Runtime, Task
 from aftercommit.ports.store import Capabilities, EventStore, Records, SqlNames, SqlTable
-from aftercommit.ports.transactions import AdoptedTx, OpenTransaction, Tx, TxContext
+from aftercommit.ports.transactions import AdoptedTx, Callback, OpenTransaction, Tx, TxContext, WrittenRows
 
 __all__ = [
     "AdoptedTx",
+    "Callback",
     "Capabilities",
     "Colour",
     "EventStore",
@@ -28,4 +29,5 @@ __all__ = [
     "TxContext",
     "Wakeups",
     "WakeupsUnavailable",
+    "WrittenRows",
 ]

@@ -60,10 +60,28 @@ class AdoptedTx(Tx, Protocol):
         ...
 
 
+Callback = Callable[[], None]
+
+
+class WrittenRows(Protocol):
+    """The rows of one write, from their INSERT to the end of their transaction."""
+
+    @property
+    def keys(self) -> Sequence[RowKey]: ...
+
+    def undone(self, keys: Collection[RowKey]) -> None:
+        """Some are gone again, although the transaction goes on. Told before the commit."""
+
+    def committed(self) -> None: ...
+
+    def rolled_back(self) -> None:
+        """Or the outcome of the commit is unknown."""
+
+
 class TxContext(Protocol):
     """The transaction that a write is part of."""
 
-    #: Whether after_commit and after_rollback really fire. They cannot on a bare driver connection.
+    #: Whether callbacks and what was written really hear of the end. They cannot on a bare driver connection.
     observes_commit: bool
 
     @property
@@ -73,9 +91,9 @@ class TxContext(Protocol):
 
     def current_connection(self) -> Any: ...
 
-    def after_commit(self, callback: Callable[[], None]) -> None: ...
+    def after_commit(self, callback: Callback) -> None: ...
 
-    def after_rollback(self, callback: Callable[[], None]) -> None: ...
+    def after_rollback(self, callback: Callback) -> None: ...
 
-    def wrote(self, keys: Sequence[RowKey], lost: Callable[[Collection[RowKey]], None]) -> None:
-        """Rows that are in this transaction now; `lost` hears before the commit which have been undone since."""
+    def wrote(self, rows: WrittenRows) -> None:
+        """These are in this transaction now, and hear of its end. Called only where commits are observed."""

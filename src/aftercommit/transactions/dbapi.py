@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from aftercommit.errors import UnsupportedTransaction
-from aftercommit.events.claims import RowKey
-from aftercommit.ports import AdoptedTx
+from aftercommit.ports import AdoptedTx, Callback, WrittenRows
 
 
 class DbapiTransaction:
@@ -29,13 +27,13 @@ class DbapiTransaction:
     def current_connection(self) -> Any:
         return self._connection
 
-    def after_commit(self, callback: Callable[[], None]) -> None:
+    def after_commit(self, callback: Callback) -> None:
         raise self._unseen()
 
-    def after_rollback(self, callback: Callable[[], None]) -> None:
+    def after_rollback(self, callback: Callback) -> None:
         raise self._unseen()
 
-    def wrote(self, keys: Sequence[RowKey], lost: object) -> None:
+    def wrote(self, rows: WrittenRows) -> None:
         """Nothing of it is in memory, so nothing can be wrong there."""
 
     def _unseen(self) -> UnsupportedTransaction:

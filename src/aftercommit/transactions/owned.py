@@ -3,46 +3,50 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Iterable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
 
 from aftercommit.errors import NotAwaited, NotInTransaction, TransactionEnded
-from aftercommit.events.claims import QueryResult, RowKey
+from aftercommit.events.claims import QueryResult
 from aftercommit.events.redact import error_text
-from aftercommit.ports import EventStore, OpenTransaction, Runtime
+from aftercommit.ports import Callback, EventStore, OpenTransaction, Runtime, WrittenRows
 from aftercommit.runtime.process import here
-from aftercommit.transactions import ambient
-from aftercommit.transactions.callbacks import Callback, Level, Lost, run_all
 from aftercommit.transactions.pending import PendingWrite
 
 log = logging.getLogger("aftercommit.transactions")
 
+#: The transactions that are open around the running code, innermost last.
+_open: Final[ContextVar[tuple[OwnedTransaction, ...]]] = ContextVar("aftercommit_transactions", default=())
 
+
+@dataclass(slots=True, eq=False)
 class Root:
     """One transaction in the database and the blocks that are open in it, innermost last."""
 
-    def __init__(self, opened: OpenTransaction, runtime: Runtime) -> None:
-        self.opened = opened
-        self.blocks: list[OwnedTransaction] = []
-        self.savepoints = 0
-        #: The raw connection was handed out, so rows may have been undone unseen.
-        self.is_exposed = False
-        self._who = runtime.identity
-        self._opener = runtime.identity()
-        #: In a forked child it is another one: the transaction is the parent's, and so is its connection.
-        self.process = here.token
-
-    def is_here(self) -> bool:
-        return self._who() is self._opener and self.process is here.token
-
-    @property
-    def innermost(self) -> Level:
-        """Where a row physically belongs now, whichever of the nested objects was used to write it."""
-        return self.blocks[-1].level
+    opened: OpenTransaction
+    #: The thread or task that opened it.
+    opener: object
+    #: In a forked child it is another one: the transaction is the parent's, and so is its connection.
+    process: object
+    blocks: list[OwnedTransaction] = field(default_factory=list)
+    savepoints: int = 0
+    #: The raw connection was handed out, so rows may have been undone unseen.
+    is_exposed: bool = False
 
 
 #: Transactions of a parent process that a forked child has met.
 _parents: list[Root] = []
+
+
+def innermost(outbox: object) -> OwnedTransaction | None:
+    """The last one of this outbox that is open, and was opened by the thread or task that asks. A task inherits its
+    parent's context, not its right."""
+    for transaction in reversed(_open.get()):
+        if transaction.outbox is outbox and transaction.is_here():
+            return transaction
+    return None
 
 
 class OwnedTransaction:
@@ -50,37 +54,40 @@ class OwnedTransaction:
 
     observes_commit = True
 
-    def __init__(
-        self,
-        outbox: object,
-        store: EventStore,
-        runtime: Callable[[], Runtime],
-        *,
-        commits_on_exit: bool = True,
-    ) -> None:
+    def __init__(self, outbox: object, store: EventStore, runtime: Runtime, *, commits_on_exit: bool = True) -> None:
         self.outbox = outbox
-        self.level = Level()
         self._store = store
         self._runtime = runtime
         self._commits_on_exit = commits_on_exit
+        #: None before it is begun and after it has ended.
         self._root: Root | None = None
         self._ended: str | None = None
+        self._savepoint = ""
+        # What waits for the end of this block. Of a savepoint it becomes part of what is around it.
+        self._on_commit: list[Callback] = []
+        self._on_rollback: list[Callback] = []
+        self._written: list[WrittenRows] = []
+        self._pending: list[PendingWrite[Any]] = []
 
     # ------------------------------------------------------------ TxContext
 
     @property
     def tx(self) -> OpenTransaction:
-        return self._live().opened
-
-    @property
-    def is_over(self) -> bool:
-        return self._ended is not None
+        return (self._root or self._refuse()).opened
 
     def is_here(self) -> bool:
-        return self._root is not None and self._ended is None and self._root.is_here()
+        """Open, and opened by the thread or task that asks."""
+        root = self._root
+        return root is not None and root.opener is self._runtime.identity() and root.process is here.token
 
     def is_transaction_active(self) -> bool:
-        return self.is_here() and self._live().opened.is_open
+        root = self._root
+        return (
+            root is not None
+            and root.opener is self._runtime.identity()
+            and root.process is here.token
+            and root.opened.is_open
+        )
 
     def current_connection(self) -> Any:
         """The driver's connection, the same that business statements run on."""
@@ -92,37 +99,45 @@ class OwnedTransaction:
     def connection(self) -> Any:
         return self.current_connection()
 
+    # Each joins the innermost block: that is where a row physically belongs, whichever object was used to write it.
+
     def after_commit(self, callback: Callback) -> None:
         """Call it once the whole transaction is committed, and only then."""
-        self._live().innermost.on_commit.append(_callable(callback))
+        (self._root or self._refuse()).blocks[-1]._on_commit.append(_callable(callback))
 
     def after_rollback(self, callback: Callback) -> None:
         """Call it once this part is rolled back, or when the outcome of the commit is unknown."""
-        self._live().innermost.on_rollback.append(_callable(callback))
+        (self._root or self._refuse()).blocks[-1]._on_rollback.append(_callable(callback))
 
-    def wrote(self, keys: Sequence[RowKey], lost: Lost) -> None:
-        self._live().innermost.written.append((keys, lost))
+    def wrote(self, rows: WrittenRows) -> None:
+        block = (self._root or self._refuse()).blocks[-1]
+        block._written.append(rows)
+        block._on_commit.append(rows.committed)
+        block._on_rollback.append(rows.rolled_back)
 
     def track(self, pending: PendingWrite[Any]) -> None:
-        self._live().innermost.pending.append(pending)
+        """A write that has to be awaited before the commit."""
+        (self._root or self._refuse()).blocks[-1]._pending.append(pending)
 
     # ------------------------------------------------------------ steering, colourless
 
     async def _begin(self) -> None:
-        if self._root is not None:
+        if self._root is not None or self._ended is not None:
             raise TransactionEnded("this transaction was begun before", fix="call outbox.transaction() for each block")
-        outer = ambient.innermost(self.outbox, OwnedTransaction)
+        outer = innermost(self.outbox)
         if outer is None:
             if not self._store.is_ready:
                 await self._store.open()
-            root = Root(await self._store.begin(), self._runtime())
+            root = Root(await self._store.begin(), self._runtime.identity(), here.token)
         else:
             root = outer._intact()
             root.savepoints += 1
-            self.level.name = f"aftercommit_{root.savepoints}"
-            await root.opened.savepoint(self.level.name)
+            self._savepoint = f"aftercommit_{root.savepoints}"
+            await root.opened.savepoint(self._savepoint)
         root.blocks.append(self)
         self._root = root
+        # One that was ended in another context is still in this one.
+        _open.set((*[each for each in _open.get() if each._root is not None], self))
 
     async def _query(self, sql: str, parameters: Any = ()) -> QueryResult:
         return await self._intact().opened.query(sql, parameters)
@@ -132,30 +147,42 @@ class OwnedTransaction:
         if self._ended == "committed":
             return
         root = self._own()
-        self._refuse_open_blocks(root)
+        if root.blocks[-1] is not self:
+            raise TransactionEnded(
+                "a nested transaction is still open inside this one", fix="end the inner block first"
+            )
         try:
-            if self.level.pending:
+            if self._pending:
                 self._refuse_unawaited()
-            self._intact()
-            await (self._commit_root(root) if len(root.blocks) == 1 else root.opened.release(self.level.name))
+            if not root.opened.is_open:
+                raise _ended_elsewhere()
+            if len(root.blocks) > 1:
+                await root.opened.release(self._savepoint)
+            else:
+                if root.is_exposed and self._written:
+                    await self._forget_undone(root)
+                await root.opened.commit()
         except BaseException as error:
             await self._undo(root, error)
             raise
-        self._end("committed")
+        self._end("committed", root)
         if root.blocks:
-            root.innermost.absorb(self.level)
-        else:
-            run_all(self.level.on_commit)
+            root.blocks[-1]._absorb(self)
+        elif self._on_commit:
+            run_all(self._on_commit)
 
-    async def _commit_root(self, root: Root) -> None:
+    async def _forget_undone(self, root: Root) -> None:
         """What was undone behind our back must not be delivered from memory."""
-        if root.is_exposed and self.level.written:
-            keys = [key for written, _ in self.level.written for key in written]
-            surviving = await self._store.surviving(root.opened, keys)
-            for written, lost in self.level.written:
-                if gone := [key for key in written if key not in surviving]:
-                    lost(gone)
-        await root.opened.commit()
+        there = await self._store.surviving(root.opened, [key for rows in self._written for key in rows.keys])
+        for rows in self._written:
+            if gone := [key for key in rows.keys if key not in there]:
+                rows.undone(gone)
+
+    def _absorb(self, inner: OwnedTransaction) -> None:
+        """A released savepoint is part of what is around it."""
+        self._on_commit += inner._on_commit
+        self._on_rollback += inner._on_rollback
+        self._written += inner._written
 
     async def _rollback(self) -> None:
         """Roll back, or back to the savepoint. Again is fine."""
@@ -166,50 +193,46 @@ class OwnedTransaction:
         """Give back this block and whatever is still open in it. The error that led here goes before all others."""
         undone = root.blocks[root.blocks.index(self) :]
         for block in undone:
-            block._end("rolled back")
+            block._end("rolled back", root)
         try:
-            await self._undo_rows(root)
+            if not root.blocks:
+                await root.opened.end()
+            elif root.opened.is_open:
+                await root.opened.rollback_to(self._savepoint)
         except Exception as error:
             if root.blocks and cause is None:
                 raise
             log.warning("the rollback failed; the connection is given up: %s", error_text(error))
         finally:
-            run_all((callback for block in undone for callback in block.level.on_rollback), beside=cause)
-
-    async def _undo_rows(self, root: Root) -> None:
-        if not root.blocks:
-            await root.opened.end()
-        elif root.opened.is_open:
-            await root.opened.rollback_to(self.level.name)
+            run_all((callback for block in undone for callback in block._on_rollback), beside=cause)
 
     async def _leave(self, error: BaseException | None) -> None:
-        if self._root is None or self._ended is not None:
+        root = self._root
+        if root is None:
             return
-        if self._root.process is not here.token:
-            _parents.append(self._root)  # never closed here: that could undo what the parent has locked
-            self._end("left to the process that opened it")
+        if root.process is not here.token:
+            _parents.append(root)  # never closed here: that could undo what the parent has locked
+            self._end("left to the process that opened it", root)
             return
         if error is not None or not self._commits_on_exit:
-            await self._undo(self._root, error)
+            await self._undo(root, error)
             return
         try:
             await self._commit()
         except TransactionEnded as refusal:
-            if self._ended is None:
-                await self._undo(self._root, refusal)
+            if self._root is not None:
+                await self._undo(root, refusal)
             raise
 
     # ------------------------------------------------------------ looking
 
-    def _live(self) -> Root:
-        if self._root is None or self._ended is not None:
-            state = "was not begun" if self._ended is None else f"has been {self._ended}"
-            raise NotInTransaction(f"the transaction {state}", fix="with outbox.transaction() as tx: …")
-        return self._root
+    def _refuse(self) -> NoReturn:
+        state = "was not begun" if self._ended is None else f"has been {self._ended}"
+        raise NotInTransaction(f"the transaction {state}", fix="with outbox.transaction() as tx: …")
 
     def _own(self) -> Root:
-        """Live, and of this process."""
-        root = self._live()
+        """Open, and of this process."""
+        root = self._root or self._refuse()
         if root.process is not here.token:
             raise NotInTransaction(
                 "the transaction was opened by the process that this one was forked from",
@@ -221,20 +244,11 @@ class OwnedTransaction:
         """Its own, and the database still has it: a statement after its end would be saved at once, by itself."""
         root = self._own()
         if not root.opened.is_open:
-            raise TransactionEnded(
-                "the transaction was ended on the connection itself, before the block did it",
-                fix="use tx.commit() and tx.rollback(), and no statement that rolls back by itself",
-            )
+            raise _ended_elsewhere()
         return root
 
-    def _refuse_open_blocks(self, root: Root) -> None:
-        if root.blocks[-1] is not self:
-            raise TransactionEnded(
-                "a nested transaction is still open inside this one", fix="end the inner block first"
-            )
-
     def _refuse_unawaited(self) -> None:
-        if forgotten := [each for each in self.level.pending if not each.is_awaited or each.is_refused]:
+        if forgotten := [each for each in self._pending if not each.is_awaited or each.is_refused]:
             names = ", ".join(pending.what for pending in forgotten)
             raise NotAwaited(
                 f"write() of {names} was never awaited, or in another task, so nothing of it is saved; the transaction "
@@ -242,16 +256,49 @@ class OwnedTransaction:
                 fix="await outbox.write(…), in the task that opened the transaction",
             )
 
-    def _end(self, how: str) -> None:
-        self._ended = how
-        if self._root is not None:
-            self._root.blocks.remove(self)
-        while self.level.pending:
-            self.level.pending.pop().forgive()  # awaited, reported, or undone with its transaction
-        ambient.leave(self)
+    def _end(self, how: str, root: Root) -> None:
+        self._ended, self._root = how, None
+        root.blocks.remove(self)
+        while self._pending:
+            self._pending.pop().forgive()  # awaited, reported, or undone with its transaction
+        self._leave_context()
+
+    def _leave_context(self) -> None:
+        """By value: blocks may end in another order than they began, and a token would restore the dead."""
+        entries = _open.get()
+        if self in entries:
+            _open.set(tuple([each for each in entries if each is not self]))
+
+
+def _ended_elsewhere() -> TransactionEnded:
+    return TransactionEnded(
+        "the transaction was ended on the connection itself, before the block did it",
+        fix="use tx.commit() and tx.rollback(), and no statement that rolls back by itself",
+    )
 
 
 def _callable(callback: Callback) -> Callback:
     if not callable(callback):
         raise TypeError(f"a callback is called without arguments; {callback!r} cannot be called")
     return callback
+
+
+def run_all(callbacks: Iterable[Callback], *, beside: BaseException | None = None) -> None:
+    """Run every callback; the first error is raised at the end, with notes of the others.
+
+    Beside an error that is on its way to the caller they are all notes of that one. What stops a program stops it.
+    """
+    errors: list[BaseException] = []
+    for callback in callbacks:
+        try:
+            callback()
+        except BaseException as error:
+            errors.append(error)
+    if not errors:
+        return
+    loudest = next((each for each in errors if not isinstance(each, Exception)), beside or errors[0])
+    for each in errors:
+        if each is not loudest:
+            loudest.add_note(f"another callback failed too: {each!r}")
+    if loudest is not beside:
+        raise loudest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Table
 from sqlalchemy.sql import ClauseElement
 
 from aftercommit.errors import NotInTransaction, UnsupportedTransaction
-from aftercommit.events.claims import NewEvent, RowKey
-from aftercommit.transactions.callbacks import Callback
+from aftercommit.events.claims import NewEvent
+from aftercommit.ports import Callback, WrittenRows
 from aftercommit.transactions.sqlalchemy_fate import KEY, Fate, fate_of, follow
 from aftercommit.transactions.sqlalchemy_session import Rows
 from aftercommit.transactions.unit import UnitOfWork
@@ -87,7 +87,7 @@ class JoinedConnection(UnitOfWork):
     def after_rollback(self, callback: Callback) -> None:
         raise self._unseen()
 
-    def wrote(self, keys: Sequence[RowKey], lost: Callable[[Collection[RowKey]], None]) -> None:
+    def wrote(self, rows: WrittenRows) -> None:
         """Nothing of it is in memory, so nothing can be wrong there."""
 
     def _unseen(self) -> UnsupportedTransaction:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, Table, event, select
 from aftercommit.events.claims import RowKey
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.redact import error_text
-from aftercommit.transactions.callbacks import Callback, Lost
+from aftercommit.ports import Callback
 
 log = logging.getLogger("aftercommit.transactions")
 
@@ -37,7 +37,7 @@ class Batch:
         self.on_committing: list[Callback] = []
         self.on_commit: list[Callback] = []
         self.on_rollback: list[Callback] = []
-        self.on_lost: list[Lost] = []
+        self.on_lost: list[Callable[[Collection[RowKey]], None]] = []
 
     def lose(self, keys: Iterable[RowKey]) -> list[str]:
         """Some rows will not be committed; how they are called."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, event
@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapper, Session, SessionTransaction, object_session
 
 from aftercommit.errors import NotInTransaction, UnsupportedTransaction
 from aftercommit.events.claims import NewEvent, RowKey
-from aftercommit.transactions.callbacks import Callback
+from aftercommit.ports import Callback, WrittenRows
 from aftercommit.transactions.sqlalchemy_fate import (
     KEY,
     Batch,
@@ -102,8 +102,11 @@ class JoinedSession(UnitOfWork):
     def after_rollback(self, callback: Callback) -> None:
         self._written().on_rollback.append(callback)
 
-    def wrote(self, keys: Sequence[RowKey], lost: Callable[[Collection[RowKey]], None]) -> None:
-        self._written().on_lost.append(lost)
+    def wrote(self, rows: WrittenRows) -> None:
+        batch = self._written()
+        batch.on_commit.append(rows.committed)
+        batch.on_rollback.append(rows.rolled_back)
+        batch.on_lost.append(rows.undone)
 
     def _written(self) -> Batch:
         if self._batch is None:

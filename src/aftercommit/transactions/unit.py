@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from aftercommit.errors import UnsupportedTransaction
-from aftercommit.events.claims import NewEvent, RowKey
-from aftercommit.ports import Tx
+from aftercommit.events.claims import NewEvent
+from aftercommit.ports import Callback, Tx, WrittenRows
 
 T = TypeVar("T")
 
@@ -46,10 +46,10 @@ class UnitOfWork(ABC):
         """Run something that calls `add` where `add` may wait."""
 
     @abstractmethod
-    def after_commit(self, callback: Callable[[], None]) -> None: ...
+    def after_commit(self, callback: Callback) -> None: ...
 
     @abstractmethod
-    def after_rollback(self, callback: Callable[[], None]) -> None: ...
+    def after_rollback(self, callback: Callback) -> None: ...
 
     @abstractmethod
-    def wrote(self, keys: Sequence[RowKey], lost: Callable[[Collection[RowKey]], None]) -> None: ...
+    def wrote(self, rows: WrittenRows) -> None: ...

@@ -8,15 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 from uuid import UUID
 
 from aftercommit.errors import InvalidEvent, InvalidName, InvalidPayload
+from aftercommit.events.codec import Payload, parse_json
 from aftercommit.events.context import ContextProvider, Providers, as_headers, checked, refuse_reserved
 from aftercommit.events.durations import Duration
 from aftercommit.events.envelope import EventEnvelope, establish
-from aftercommit.events.fields import UNSET, check_size, headers_of, payload_of, plain_content_type, read_only
-from aftercommit.events.names import GLOBAL, name_of
+from aftercommit.events.fields import (
+    JSON,
+    MAX_PAYLOAD_BYTES,
+    NO_HEADERS,
+    OCTETS,
+    UNSET,
+    binary_payload,
+    check_size,
+    headers_of,
+    read_only,
+    text_payload,
+)
+from aftercommit.events.names import GLOBAL, name_of, plain
 from aftercommit.events.payloads import Encoded, PayloadTypes
 
 #: Tells a payload that was not given from None, which is refused with a hint.
@@ -26,70 +38,78 @@ _NAMES: Final = (str, Enum)
 _BUFFERS: Final = (bytes, bytearray, memoryview)
 
 
+class WriteOptions(TypedDict, total=False):
+    """What write() takes by name, beside the event, its payload and the transaction."""
+
+    #: What the event is in order with.
+    key: str | int | UUID | None
+    aggregate_type: str | Enum | None
+    aggregate_id: str | int | UUID | None
+    tenant_id: str | None
+    headers: Mapping[str, str] | None
+    #: Restored around the handlers.
+    context: Mapping[str, str] | None
+    #: Not before this time; or not before this long after the write, on the database's clock.
+    available_at: datetime | None
+    deliver_after: Duration | None
+
+
+_OPTIONS: Final = tuple(WriteOptions.__annotations__)
+_KNOWN: Final = frozenset(_OPTIONS)
+
+
 class Composer:
     """Makes envelopes: with the payload encoded once, and the context of the moment among the headers."""
 
     def __init__(self, payloads: PayloadTypes | None = None, providers: Iterable[ContextProvider] = ()) -> None:
         self._payloads = PayloadTypes() if payloads is None else payloads
         self._providers = Providers(providers)
+        self._has_providers = bool(self._providers)
 
-    def compose(
-        self,
-        event: object,
-        payload: object = MISSING,
-        *,
-        key: str | int | UUID | None = None,
-        aggregate_type: str | Enum | None = None,
-        aggregate_id: str | int | UUID | None = None,
-        tenant_id: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        context: Mapping[str, str] | None = None,
-        available_at: datetime | None = None,
-        deliver_after: Duration | None = None,
-    ) -> EventEnvelope:
+    def compose(self, event: object, payload: object = MISSING, **options: Unpack[WriteOptions]) -> EventEnvelope:
         """Validated and encoded; raises before any transaction is touched."""
+        if not _KNOWN.issuperset(options):
+            raise TypeError(f"write() got an unexpected keyword argument {min(options.keys() - _KNOWN)!r}")
         if isinstance(event, EventEnvelope):
-            return self._ready(
-                event,
-                payload,
-                key=key,
-                aggregate_type=aggregate_type,
-                aggregate_id=aggregate_id,
-                tenant_id=tenant_id,
-                headers=headers,
-                context=context,
-                available_at=available_at,
-                deliver_after=deliver_after,
-            )
+            return self._ready(event, payload, options)
         encoded = self._named(event, payload) if isinstance(event, _NAMES) else self._of_object(event, payload)
-        check_size(encoded.payload)
+        event_type, body, content_type, version, own_key, own_context = encoded
+        if len(body) * 4 > MAX_PAYLOAD_BYTES:
+            check_size(body)
+        headers, context = options.get("headers"), options.get("context")
+        if self._has_providers or own_context is not None or headers is not None or context is not None:
+            carried = self._carrying(headers, own_context, context)
+        else:
+            carried = NO_HEADERS
+        key, aggregate_type = options.get("key"), options.get("aggregate_type")
+        available_at, deliver_after = options.get("available_at"), options.get("deliver_after")
         envelope = EventEnvelope.__new__(EventEnvelope)
         establish(
             envelope,
-            encoded.event_type,
-            encoded.payload,
-            encoded.content_type,
-            encoded.payload_version,
+            event_type,
+            body,
+            content_type,
+            version,
             None,
             None,
             GLOBAL if aggregate_type is None else aggregate_type,
-            aggregate_id,
-            tenant_id,
-            encoded.key if key is None else key,
-            self._carrying(headers, encoded.context, context),
+            options.get("aggregate_id"),
+            options.get("tenant_id"),
+            own_key if key is None else key,
+            carried,
             UNSET if available_at is None else available_at,
             UNSET if deliver_after is None else deliver_after,
         )
         return envelope
 
-    def _ready(self, event: EventEnvelope, payload: object, **fields: object) -> EventEnvelope:
-        given = [name for name, value in fields.items() if value is not None]
+    def _ready(self, event: EventEnvelope, payload: object, options: WriteOptions) -> EventEnvelope:
+        given = [name for name in _OPTIONS if options.get(name) is not None]
         if payload is not MISSING or given:
             names = ", ".join([*(["payload"] if payload is not MISSING else []), *given])
             raise InvalidEvent(
                 f"write(envelope) was given {names} as well", fix="set it on the envelope: envelope.replace(…)"
             )
-        captured = as_headers(self._providers.capture()) if self._providers else None
+        captured = as_headers(self._providers.capture()) if self._has_providers else None
         # What the envelope carries already was set on purpose, and wins.
         return event.replace(headers={**captured, **event.headers}) if captured else event
 
@@ -101,14 +121,21 @@ class Composer:
             )
         if payload is None:
             raise InvalidPayload("the payload is None", fix="pass a payload; JSON null is the text 'null'")
-        name = name_of(event_type, "event_type", 128)
+        name = event_type
+        if not (type(name) is str and 0 < len(name) <= 128 and name.isprintable()):
+            name = name_of(event_type, "event_type", 128)
+        ready: Payload
         if isinstance(payload, str):
-            ready = payload_of(payload, UNSET)
+            ready, content_type = plain(payload), JSON
+            try:
+                parse_json(ready.encode())
+            except Exception:
+                ready = text_payload(payload)  # which says what is wrong with it
         elif isinstance(payload, _BUFFERS):
-            ready = payload_of(UNSET, payload)
+            ready, content_type = binary_payload(payload), OCTETS
         else:
             return self._payloads.encode_as(name, payload)
-        return Encoded(name, ready, plain_content_type(ready), self._payloads.version_of(name), None, None)
+        return Encoded(name, ready, content_type, self._payloads.versions.get(name, 1), None, None)
 
     def _of_object(self, event: object, payload: object) -> Encoded:
         kind = type(event)
@@ -129,7 +156,7 @@ class Composer:
         """Headers with context among them: from providers, then the class, then the caller; the last one wins."""
         if headers:
             refuse_reserved(headers)
-        if not self._providers and declared is None and context is None:
+        if not self._has_providers and declared is None and context is None:
             return headers_of(headers)
         stored = as_headers(self._providers.capture())
         if declared is not None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from inspect import isawaitable, iscoroutine
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from aftercommit.errors import InvalidOption, NotInTransaction
 from aftercommit.events.claims import Claimed, Lease, NewEvent, RowKey, deadline_of
 from aftercommit.events.envelope import EventEnvelope
-from aftercommit.events.partitions import order_key_of
+from aftercommit.events.partitions import partition_of
 from aftercommit.events.redact import error_text
 from aftercommit.hooks import WriterHook
 from aftercommit.meter import Meter
@@ -19,21 +20,8 @@ from aftercommit.ports import EventStore, Runtime, TxContext
 
 log = logging.getLogger("aftercommit.writer")
 
-
 #: One row, which serves all handlers.
 _FOR_ALL: Final = ("",)
-
-
-class Draft(NamedTuple):
-    """A row on its way into the table."""
-
-    event: EventEnvelope
-    handler_id: str
-    is_hot: bool
-
-    @property
-    def key(self) -> RowKey:
-        return RowKey(self.event.event_id, self.handler_id)
 
 
 class HotPath(Protocol):
@@ -45,10 +33,10 @@ class HotPath(Protocol):
     is_active: bool
 
     def reserve(self, events: Sequence[EventEnvelope]) -> list[bool]:
-        """For each event whether a hot slot waits for it."""
+        """For each event, which somebody in this process receives, whether a hot slot waits for it."""
         ...
 
-    def fill(self, claimed: Claimed) -> None: ...
+    def fill(self, claimed: Sequence[Claimed]) -> None: ...
 
     def cancel(self, count: int) -> None: ...
 
@@ -78,12 +66,15 @@ class OutboxWriter:
         hot_path: HotPath | None = None,
         rows_of: Callable[[EventEnvelope], Sequence[str]] = lambda _: _FOR_ALL,
     ) -> None:
-        """`rows_of` says for which handlers an event gets rows of their own; `[""]` is one row for all."""
+        """`rows_of` says for which handlers an event gets rows of their own. `[""]` is one row for all; so is `[]`,
+        when nobody in this process receives the event."""
         self._runtime = runtime
         self._store = store
         self._meter = meter
         self._hook = hook if hook is not None and type(hook) is not WriterHook else None
         self._hot_path = hot_path
+        #: Seconds for which a lease of this process may be used.
+        self._usable = 0.0 if hot_path is None else deadline_of(0.0, hot_path.lock_timeout)
         self._rows_of = rows_of
 
     async def write(self, event: EventEnvelope, context: TxContext) -> str | None:
@@ -94,137 +85,170 @@ class OutboxWriter:
     async def write_all(self, events: Sequence[EventEnvelope], context: TxContext) -> list[str]:
         """The ids of what was written, in order. The caller's transaction is touched only by the INSERT."""
         refuse_without_transaction(context)
-        batch = self._before(list(events)) if events else []
+        batch = list(events) if self._hook is None else self._before(events)
         if batch:
-            await self._insert(batch, context)
+            written = self._written(batch, context)
+            try:
+                await self._store.insert(context.tx, written.rows)
+            except Exception:
+                written.cancel(written.rows)
+                raise
+            except BaseException:
+                await self._runtime.shielded(self._find_out(written, context))
+                raise
+            self._follow(written, context)
+            if self._hook is not None:
+                _guarded(self._hook, "after_write", batch)
         return [event.event_id for event in batch]
 
     def join(self, events: Sequence[EventEnvelope], context: TakesRows) -> list[str]:
         """Like `write_all`, on a transaction that takes the rows. Awaits nothing."""
         refuse_without_transaction(context)
-        batch = self._before(list(events)) if events else []
+        batch = list(events) if self._hook is None else self._before(events)
         if batch:
-            drafts = self._drafts(batch, context)
-            before = self._runtime.clock()
+            written = self._written(batch, context)
             try:
-                context.add([self._row(draft) for draft in drafts])
+                context.add(written.rows)
             except BaseException:
-                self._cancel(drafts)
+                written.cancel(written.rows)
                 raise
-            self._follow(drafts, before, context)
-            self._guarded("after_write", batch)
+            self._follow(written, context)
+            if self._hook is not None:
+                _guarded(self._hook, "after_write", batch)
         return [event.event_id for event in batch]
 
-    def _before(self, events: list[EventEnvelope]) -> list[EventEnvelope]:
-        if self._hook is None:
-            return events
-        changed = self._hook.before_write(events)
+    def _before(self, events: Sequence[EventEnvelope]) -> list[EventEnvelope]:
+        if self._hook is None or not events:
+            return list(events)
+        changed = self._hook.before_write(list(events))
         _refuse_async("before_write", changed)
         return list(changed or ())
 
-    async def _insert(self, events: list[EventEnvelope], context: TxContext) -> None:
-        drafts = self._drafts(events, context)
-        before = self._runtime.clock()
-        try:
-            await self._store.insert(context.tx, [self._row(draft) for draft in drafts])
-        except Exception:
-            self._cancel(drafts)
-            raise
-        except BaseException:
-            await self._runtime.shielded(self._find_out(drafts, before, context))
-            raise
-        self._follow(drafts, before, context)
-        self._guarded("after_write", events)
+    def _written(self, events: list[EventEnvelope], context: TxContext) -> Written:
+        """The rows to write: one for each event, or for each of its handlers. What has a hot slot is born leased."""
+        wanted = []
+        for event in events:
+            try:
+                receivers = self._rows_of(event)
+            except Exception as error:
+                receivers = self._unknown(event, error)
+            wanted.append((event, receivers, partition_of(event.event_id if event.key is None else event.key)))
+        path, deadline = self._hot_path, 0.0
+        slots: Iterator[bool] = iter(())
+        owner, lock_timeout = None, timedelta(0)
+        if path is not None and path.is_active and context.observes_commit:
+            slots = iter(path.reserve([event for event, receivers, _ in wanted for _ in receivers]))
+            owner, lock_timeout, deadline = path.owner, path.lock_timeout, self._runtime.clock() + self._usable
+        rows = []
+        for event, receivers, partition in wanted:
+            for handler_id in receivers or _FOR_ALL:
+                is_hot = len(receivers) > 0 and next(slots, False)
+                rows.append(NewEvent(event, partition, owner if is_hot else None, lock_timeout, handler_id))
+        return Written(rows, deadline, path, self._hook)
 
-    def _drafts(self, events: list[EventEnvelope], context: TxContext) -> list[Draft]:
-        """The rows to write: one for each event, or for each of its handlers, hot ones with a slot of their own."""
-        rows = [(event, handler_id) for event in events for handler_id in self._handlers_of(event)]
-        if self._hot_path is None or not self._hot_path.is_active or not context.observes_commit:
-            return [Draft(event, handler_id, False) for event, handler_id in rows]
-        hot = self._hot_path.reserve([event for event, _ in rows])
-        return [Draft(event, handler_id, is_hot) for (event, handler_id), is_hot in zip(rows, hot, strict=True)]
+    def _unknown(self, event: EventEnvelope, error: Exception) -> Sequence[str]:
+        """A predicate or registry of the user's has failed. It is asked again when the row is delivered."""
+        if self._meter.may_say("rows_of"):
+            log.warning("who receives %r is left to its delivery: %s", event, error_text(error))
+        return ()
 
-    def _handlers_of(self, event: EventEnvelope) -> Sequence[str]:
-        try:
-            return self._rows_of(event)
-        except Exception as error:  # a predicate or registry of the user's: asked again when the row is delivered
-            if self._meter.may_say("rows_of"):
-                log.warning("who receives %r is left to its delivery: %s", event, error_text(error))
-            return _FOR_ALL
+    def _follow(self, written: Written, context: TxContext) -> None:
+        """Let the batch hear of the end of its transaction, when anybody would listen."""
+        is_active = self._hot_path is not None and self._hot_path.is_active
+        if context.observes_commit:
+            if is_active or self._hook is not None:
+                context.wrote(written)
+        elif is_active and self._hot_path is not None:
+            self._hot_path.unseen(_events_of(written.rows))
 
-    def _row(self, draft: Draft) -> NewEvent:
-        event, handler_id, is_hot = draft
-        partition = order_key_of(event).partition
-        if is_hot and self._hot_path is not None:
-            return NewEvent(event, partition, self._hot_path.owner, self._hot_path.lock_timeout, handler_id)
-        return NewEvent(event, partition, handler_id=handler_id)
-
-    def _follow(self, drafts: list[Draft], before: float, context: TxContext) -> None:
-        """One pair of callbacks for the batch; none when nobody would listen."""
-        path = self._hot_path if self._hot_path is not None and self._hot_path.is_active else None
-        if not context.observes_commit:
-            if path is not None:
-                path.unseen(events_of(drafts))
-            return
-        if self._hook is None and path is None:
-            return
-        written = Written(self, drafts, before)
-        context.after_commit(written.committed)
-        context.after_rollback(written.rolled_back)
-        context.wrote([draft.key for draft in drafts], written.undone)
-
-    async def _find_out(self, drafts: list[Draft], before: float, context: TxContext) -> None:
+    async def _find_out(self, written: Written, context: TxContext) -> None:
         """Cancelled in the INSERT, which may yet have happened: what is there shares the transaction's fate."""
         try:
-            there = await self._store.surviving(context.tx, [draft.key for draft in drafts])
+            there = await self._store.surviving(context.tx, written.keys)
         except Exception:
             there = ()  # the transaction is broken or gone, and the rows with it
-        self._cancel([draft for draft in drafts if draft.key not in there])
-        kept = [draft for draft in drafts if draft.key in there]
-        if kept:
-            self._follow(kept, before, context)
+        written.cancel(written.lose([key for key in written.keys if key not in there]))
+        if written.rows:
+            self._follow(written, context)
 
-    def committed(self, drafts: list[Draft], before: float) -> None:
+
+@dataclass(slots=True, eq=False)
+class Written:
+    """The rows of one write, from their INSERT to the end of their transaction."""
+
+    rows: list[NewEvent]
+    #: Of the leases: counted from before the INSERT was sent.
+    deadline: float
+    _hot_path: HotPath | None
+    _hook: WriterHook | None
+
+    @property
+    def keys(self) -> list[RowKey]:
+        return [_key_of(row) for row in self.rows]
+
+    def lose(self, keys: Collection[RowKey]) -> list[NewEvent]:
+        """Rows that are gone are no part of it any more."""
+        lost = [row for row in self.rows if _key_of(row) in keys]
+        self.rows = [row for row in self.rows if _key_of(row) not in keys]
+        return lost
+
+    def undone(self, keys: Collection[RowKey]) -> None:
+        """Some rows are gone again although their transaction goes on."""
+        self._rolled_back(self.lose(keys))
+
+    def rolled_back(self) -> None:
+        self._rolled_back(self.rows)
+
+    def committed(self) -> None:
         """Never raises: the caller's commit has happened, and the rows are in the table."""
+        path = self._hot_path
         try:
-            self._to_hot_path(drafts, before)
+            if path is not None:
+                hot = [
+                    Claimed(row.event, Lease(_key_of(row), row.owner, 1, self.deadline), 0, None)
+                    for row in self.rows
+                    if row.owner is not None
+                ]
+                if hot:
+                    path.fill(hot)
+                if len(hot) < len(self.rows):
+                    path.left_in_table([row.event for row in self.rows if row.owner is None])
         except Exception as error:
             log.error("committed events are left to the poller: %s", error_text(error))
-        self._guarded("after_commit", events_of(drafts))
+        if self._hook is not None:
+            _guarded(self._hook, "after_commit", _events_of(self.rows))
 
-    def _to_hot_path(self, drafts: list[Draft], before: float) -> None:
-        path = self._hot_path
-        if path is None:
-            return
-        left = []
-        for draft in drafts:
-            if draft.is_hot:
-                lease = Lease(draft.key, path.owner, 1, deadline_of(before, path.lock_timeout))
-                path.fill(Claimed(draft.event, lease, 0, None))
-            else:
-                left.append(draft.event)
-        if left:
-            path.left_in_table(left)
-
-    def rolled_back(self, drafts: list[Draft]) -> None:
-        self._cancel(drafts)
-        self._guarded("after_rollback", events_of(drafts))
-
-    def _cancel(self, drafts: list[Draft]) -> None:
-        count = sum(draft.is_hot for draft in drafts)
+    def cancel(self, rows: Sequence[NewEvent]) -> None:
+        """Give back the slots of rows that will not be committed."""
+        count = sum(row.owner is not None for row in rows)
         if count and self._hot_path is not None:
             self._hot_path.cancel(count)
 
-    def _guarded(self, phase: str, events: list[EventEnvelope]) -> None:
-        """Run a phase of the hook that must not reach the caller."""
-        if self._hook is None or not events:
-            return
-        hook: Callable[[list[EventEnvelope]], object] = getattr(self._hook, phase)
-        try:
-            # A list of its own: what a hook does to it is not done to the batch.
-            _refuse_async(phase, hook(list(events)))
-        except Exception as error:
-            log.error("%s of the writer hook failed and is ignored: %s", phase, error_text(error))
+    def _rolled_back(self, rows: Sequence[NewEvent]) -> None:
+        self.cancel(rows)
+        if self._hook is not None:
+            _guarded(self._hook, "after_rollback", _events_of(rows))
+
+
+def _key_of(row: NewEvent) -> RowKey:
+    return RowKey(row.event.event_id, row.handler_id)
+
+
+def _events_of(rows: Sequence[NewEvent]) -> list[EventEnvelope]:
+    """The events of rows, each once."""
+    return list({row.event.event_id: row.event for row in rows}.values())
+
+
+def _guarded(hook: WriterHook, phase: str, events: list[EventEnvelope]) -> None:
+    """Run a phase of the hook that must not reach the caller."""
+    if not events:
+        return
+    work: Callable[[list[EventEnvelope]], object] = getattr(hook, phase)
+    try:
+        # A list of its own: what a hook does to it is not done to the batch.
+        _refuse_async(phase, work(list(events)))
+    except Exception as error:
+        log.error("%s of the writer hook failed and is ignored: %s", phase, error_text(error))
 
 
 def _refuse_async(phase: str, returned: object) -> None:
@@ -245,29 +269,3 @@ def refuse_without_transaction(context: TxContext) -> None:
             "change fails",
             fix='conn.execute("BEGIN") before, or with outbox.transaction() as tx: outbox.write(event, tx=tx)',
         )
-
-
-class Written:
-    """A batch between its INSERT and the end of its transaction."""
-
-    def __init__(self, writer: OutboxWriter, drafts: list[Draft], before: float) -> None:
-        self._writer = writer
-        self._drafts = drafts
-        self._before = before
-
-    def undone(self, keys: Collection[RowKey]) -> None:
-        """Some rows are gone again although their transaction goes on."""
-        lost = [draft for draft in self._drafts if draft.key in keys]
-        self._drafts = [draft for draft in self._drafts if draft.key not in keys]
-        self._writer.rolled_back(lost)
-
-    def committed(self) -> None:
-        self._writer.committed(self._drafts, self._before)
-
-    def rolled_back(self) -> None:
-        self._writer.rolled_back(self._drafts)
-
-
-def events_of(drafts: Sequence[Draft]) -> list[EventEnvelope]:
-    """The events of rows, each once."""
-    return list({draft.event.event_id: draft.event for draft in drafts}.values())
