@@ -21,58 +21,45 @@ class Kind(Enum):
     INSTANT = "a point in time in UTC"
 
 
+#: An INSERT takes the value from the event as it is, by a parameter of the column's name.
+GIVEN: Final = "the parameter"
+
+
 class Column(NamedTuple):
-    """One column. The value of an INSERT is a parameter of the same name, or said in the words of the statements."""
+    """One column of the table."""
 
     name: str
     kind: Kind
     length: int | None = None
+    #: What an INSERT writes: GIVEN, or an expression in the words of the statements; None where the default is right.
+    value: str | None = None
     is_nullable: bool = False
     default: int | str | None = None
-    #: What an INSERT writes; None where the default is right.
-    value: str | None = None
     #: Whether a claim reads it, to make an event of it.
     is_claimed: bool = True
-
-    @property
-    def is_given(self) -> bool:
-        """Whether an INSERT takes it from the event as it is."""
-        return self.value == f":{self.name}"
-
-
-def _given(
-    name: str,
-    kind: Kind,
-    length: int | None = None,
-    *,
-    is_nullable: bool = False,
-    default: int | str | None = None,
-    is_claimed: bool = True,
-) -> Column:
-    return Column(name, kind, length, is_nullable, default, f":{name}", is_claimed)
 
 
 COLUMNS: Final = (
     Column("position", Kind.LARGE),
-    _given("event_id", Kind.NAME, 36),
-    _given("handler_id", Kind.NAME, 255, default=""),
-    _given("event_type", Kind.NAME, 128),
-    _given("aggregate_type", Kind.NAME, 64),
-    _given("aggregate_id", Kind.NAME, 128, is_nullable=True),
-    _given("tenant_id", Kind.NAME, 64, is_nullable=True),
-    _given("event_key", Kind.NAME, 255, is_nullable=True),
-    _given("partition_no", Kind.SMALL, is_claimed=False),
-    _given("payload", Kind.TEXT, is_nullable=True),
-    _given("payload_bytes", Kind.BYTES, is_nullable=True),
-    _given("content_type", Kind.LABEL, 255),
-    _given("payload_version", Kind.NUMBER, default=1),
-    _given("headers", Kind.TEXT, is_nullable=True),
+    Column("event_id", Kind.NAME, 36, value=GIVEN),
+    Column("handler_id", Kind.NAME, 255, value=GIVEN, default=""),
+    Column("event_type", Kind.NAME, 128, value=GIVEN),
+    Column("aggregate_type", Kind.NAME, 64, value=GIVEN),
+    Column("aggregate_id", Kind.NAME, 128, value=GIVEN, is_nullable=True),
+    Column("tenant_id", Kind.NAME, 64, value=GIVEN, is_nullable=True),
+    Column("event_key", Kind.NAME, 255, value=GIVEN, is_nullable=True),
+    Column("partition_no", Kind.SMALL, value=GIVEN, is_claimed=False),
+    Column("payload", Kind.TEXT, value=GIVEN, is_nullable=True),
+    Column("payload_bytes", Kind.BYTES, value=GIVEN, is_nullable=True),
+    Column("content_type", Kind.LABEL, 255, value=GIVEN),
+    Column("payload_version", Kind.NUMBER, value=GIVEN, default=1),
+    Column("headers", Kind.TEXT, value=GIVEN, is_nullable=True),
     Column("done_handlers", Kind.TEXT, is_nullable=True),
     Column("status", Kind.SMALL, default=0, is_claimed=False),
     Column("attempts", Kind.NUMBER, default=0),
     Column("abandoned", Kind.SMALL, default=0),
-    _given("occurred_at", Kind.INSTANT),
-    _given("scheduled_at", Kind.INSTANT, is_nullable=True),
+    Column("occurred_at", Kind.INSTANT, value=GIVEN),
+    Column("scheduled_at", Kind.INSTANT, value=GIVEN, is_nullable=True),
     Column("created_at", Kind.INSTANT, value="{now}"),
     # A delay is added to the database's clock; only a time that the caller chose is taken as it is.
     Column("available_at", Kind.INSTANT, value="coalesce(:available_at, {now_plus:delay})"),
@@ -100,7 +87,7 @@ CLAIMED: Final = tuple(column for column in COLUMNS if column.is_claimed)
 
 #: The parameters of the INSERT.
 PARAMETERS: Final = (
-    *((column.name, column.kind) for column in WRITTEN if column.is_given),
+    *((column.name, column.kind) for column in WRITTEN if column.value == GIVEN),
     ("available_at", Kind.INSTANT),
     ("delay", Kind.LARGE),
     ("owner", Kind.NAME),

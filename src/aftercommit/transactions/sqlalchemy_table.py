@@ -24,7 +24,7 @@ from sqlalchemy.dialects.mysql import DATETIME
 from sqlalchemy.orm import registry
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from aftercommit.events.columns import WRITTEN, Kind
+from aftercommit.events.columns import GIVEN, WRITTEN, Kind
 from aftercommit.ports import SqlNames
 
 
@@ -91,7 +91,7 @@ def event_table(names: SqlNames, database: str, now: str) -> Table:
     written = [
         Column(
             column.name,
-            types[column.kind] if column.is_given or column.kind is not Kind.INSTANT else from_now,
+            types[column.kind] if column.value == GIVEN or column.kind is not Kind.INSTANT else from_now,
             primary_key=column.name in keys,
         )
         for column in WRITTEN

@@ -44,9 +44,7 @@ _ELEMENTS: Final = {
     Kind.SMALL: "smallint",
     Kind.NUMBER: "integer",
     Kind.LARGE: "bigint",
-    Kind.NAME: "text",
-    Kind.LABEL: "text",
-    Kind.TEXT: "text",
+    **dict.fromkeys((Kind.NAME, Kind.LABEL, Kind.TEXT), "text"),
     Kind.BYTES: "bytea",
     Kind.INSTANT: "timestamptz",
 }

@@ -13,7 +13,7 @@ from importlib.resources.abc import Traversable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from aftercommit.events.columns import CLAIMED, WRITTEN, Kind
+from aftercommit.events.columns import CLAIMED, GIVEN, WRITTEN, Kind
 from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.rows import HELD_COLUMNS, IN_UTC, HeldRow, Times, as_group
 
@@ -231,7 +231,7 @@ class Statements(dict[str, Statement]):
 
 def _values(source: str) -> str:
     """What an INSERT writes: of parameters, or of the columns of a table of new rows."""
-    values = ", ".join(column.value for column in WRITTEN if column.value is not None)
+    values = ", ".join(f":{column.name}" if column.value == GIVEN else str(column.value) for column in WRITTEN)
     if source:
         values = _PARAMETER.sub(rf"{source}.\g<name>", values).replace("{now_plus:", f"{{now_plus:{source}.")
     return values
