@@ -10,8 +10,8 @@ import pytest
 from aftercommit.errors import SchemaMissing
 from aftercommit.events.claims import DeadFilter
 from aftercommit.ports import Colour
-from aftercommit.testing.kit import event, ids, insert, look
-from tests.stores.kit import alter, run_in, store_at
+from aftercommit.testing.kit import event, ids, look
+from tests.stores.kit import alter, insert, run_in, store_at
 from tests.stores.postgres_kit import Way
 
 

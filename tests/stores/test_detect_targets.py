@@ -21,7 +21,8 @@ from aftercommit.ports import Colour
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.postgres.target import PostgresStore
 from aftercommit.stores.sqlite.target import SqliteStore
-from aftercommit.testing.kit import event, insert, take
+from aftercommit.testing.kit import event, take
+from tests.stores.kit import insert
 from tests.stores.postgres_kit import Table, Way
 
 

@@ -15,9 +15,9 @@ from aftercommit.events.claims import NewEvent
 from aftercommit.ports import Colour
 from aftercommit.runtime.process import here
 from aftercommit.stores.sql import connections
-from aftercommit.testing.kit import event, insert, take
+from aftercommit.testing.kit import event, take
 from tests.servers import PrivateMariadb
-from tests.stores.kit import run_in
+from tests.stores.kit import insert, run_in
 from tests.stores.mysql_kit import DRIVERS, Scenario, Table, gone, locked, made, opened, played, session_of, store_at
 
 

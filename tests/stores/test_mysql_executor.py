@@ -15,7 +15,8 @@ from aftercommit.events.claims import NewEvent
 from aftercommit.ports import Colour
 from aftercommit.stores.mysql.link import LinkTx
 from aftercommit.stores.sql.execution import Fault
-from aftercommit.testing.kit import event, insert, take
+from aftercommit.testing.kit import event, take
+from tests.stores.kit import insert
 from tests.stores.mysql_kit import DRIVERS, Scenario, Table, locked, made, opened, played, session_of
 
 

@@ -15,8 +15,9 @@ from aftercommit.events.order import HeadState, KeyClaimRequest, KeyRule, OrderK
 from aftercommit.events.outcome import DONE, RELEASE, Retry
 from aftercommit.runtime.threads import run
 from aftercommit.stores.sql.runs import Candidate
-from aftercommit.testing.kit import HOUR, LEASE, event, ids, insert, settle
+from aftercommit.testing.kit import HOUR, LEASE, event, ids, settle
 from aftercommit.testing.runs import PARTITION, PASSES, STRICT, claim_keys, lay, line, look_over, run_of, states
+from tests.stores.kit import insert
 from tests.stores.mysql_kit import Table, locked, made, store_at
 from tests.stores.test_mysql_together import conflicts_seen
 

@@ -17,9 +17,9 @@ from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.mysql.link import LinkTx
 from aftercommit.stores.sql.statements import Statements
-from aftercommit.testing.kit import LEASE, event, ids, insert, take
+from aftercommit.testing.kit import LEASE, event, ids, take
 from aftercommit.testing.runs import lay, run_of
-from tests.stores.kit import run_in
+from tests.stores.kit import insert, run_in
 from tests.stores.mysql_kit import Table, made, parts_of, store_at
 
 

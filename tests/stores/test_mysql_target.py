@@ -30,8 +30,8 @@ from aftercommit.stores.mysql.address import Address, address_of
 from aftercommit.stores.mysql.server import check_version
 from aftercommit.stores.mysql.target import mysql_from_url
 from aftercommit.stores.sql.execution import Fault
-from aftercommit.testing.kit import event, insert, take
-from tests.stores.kit import run_in
+from aftercommit.testing.kit import event, take
+from tests.stores.kit import insert, run_in
 from tests.stores.mysql_kit import Table, connect, made, parts_of, prepared, store_at
 
 SECRET = "p%40ss%3Aw%2Frd"

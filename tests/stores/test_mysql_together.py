@@ -15,7 +15,8 @@ from aftercommit.events.claims import ClaimRequest, NewEvent, Settlement
 from aftercommit.events.outcome import DONE, Retry
 from aftercommit.runtime.threads import run
 from aftercommit.stores.mysql.link import LinkTx
-from aftercommit.testing.kit import LEASE, event, ids, insert, look, settle, take
+from aftercommit.testing.kit import LEASE, event, ids, look, settle, take
+from tests.stores.kit import insert
 from tests.stores.mysql_kit import Table, locked, made, store_at
 
 

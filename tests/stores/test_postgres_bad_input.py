@@ -30,8 +30,9 @@ from aftercommit.errors import (
 )
 from aftercommit.ports import Colour
 from aftercommit.stores.detect import open_store
-from aftercommit.testing.kit import event, insert, take
+from aftercommit.testing.kit import event, take
 from tests.servers import PrivatePostgres, free_port, postgres_answers
+from tests.stores.kit import insert
 from tests.stores.postgres_kit import DRIVERS, Table, Way
 
 SECRET = "hunter2"

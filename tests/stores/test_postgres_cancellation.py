@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from aftercommit.testing.kit import event, insert
+from aftercommit.testing.kit import event
+from tests.stores.kit import insert
 from tests.stores.postgres_kit import ASYNC_DRIVERS, TARGETS, Table, Way
 from tests.stores.test_postgres_pools import until_back
 from tests.support import PATIENCE, Collector

@@ -11,8 +11,9 @@ import pytest
 
 from aftercommit.errors import StoreUnavailable
 from aftercommit.runtime.threads import run
-from aftercommit.testing.kit import event, insert
+from aftercommit.testing.kit import event
 from tests.promises.forks import Child
+from tests.stores.kit import insert
 from tests.stores.postgres_kit import ASYNC_DRIVERS, TARGETS, Table, Way
 
 # The child does nothing with the threads that it has lost.

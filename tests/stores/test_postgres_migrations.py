@@ -18,7 +18,8 @@ from aftercommit.stores.postgres.dialect import PSYCOPG
 from aftercommit.stores.postgres.target import PostgresStore
 from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.statements import Statements
-from aftercommit.testing.kit import event, insert, take
+from aftercommit.testing.kit import event, take
+from tests.stores.kit import insert
 from tests.stores.postgres_kit import Table, Way
 from tests.stores.test_postgres_claims import Beside, until_waiting
 from tests.support import PATIENCE

@@ -16,8 +16,9 @@ from aftercommit.errors import StoreBusy, StoreUnavailable
 from aftercommit.events.claims import Settlement
 from aftercommit.events.outcome import DONE
 from aftercommit.stores.postgres import asyncpg_driver, psycopg_pools
-from aftercommit.testing.kit import LEASE, event, ids, insert, take
+from aftercommit.testing.kit import LEASE, event, ids, take
 from tests.servers import PrivatePostgres
+from tests.stores.kit import insert
 from tests.stores.postgres_kit import DRIVERS, TARGETS, Table, Way
 from tests.stores.test_postgres_claims import Beside
 from tests.support import PATIENCE

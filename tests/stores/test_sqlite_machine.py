@@ -23,8 +23,8 @@ from aftercommit.events.claims import Claimed, Lease
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Outcome, Release, Retry
 from aftercommit.runtime.threads import run
-from aftercommit.testing.kit import LEASE, event, insert, settle, take
-from tests.stores.kit import alter, read, store_at
+from aftercommit.testing.kit import LEASE, event, settle, take
+from tests.stores.kit import alter, insert, read, store_at
 
 NOW = timedelta(0)
 OUTCOMES = [DONE, Retry(NOW, "no"), Dead("no"), Defer(NOW), RELEASE]

@@ -22,8 +22,8 @@ from aftercommit.stores.sql.statements import Dialect, Statements
 from aftercommit.stores.sql.store import SqlStore
 from aftercommit.stores.sqlite.executor import SqliteExecutor
 from aftercommit.stores.sqlite.target import DIALECT
-from aftercommit.testing.kit import event, ids, insert, take
-from tests.stores.kit import read, run_in, store_at
+from aftercommit.testing.kit import event, ids, take
+from tests.stores.kit import insert, read, run_in, store_at
 
 _serial = itertools.count(1)
 

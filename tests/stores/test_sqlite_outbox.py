@@ -16,8 +16,8 @@ from aftercommit import Fixed, Outbox, OutboxConfig, RetryAfter
 from aftercommit.errors import OutboxError
 from aftercommit.events.envelope import EventEnvelope, EventStatus
 from aftercommit.runtime.threads import run
-from aftercommit.testing.kit import DAY, event, ids, insert, take
-from tests.stores.kit import alter, read, store_at
+from aftercommit.testing.kit import DAY, event, ids, take
+from tests.stores.kit import alter, insert, read, store_at
 from tests.support import Collector, World
 
 NOW = "CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"

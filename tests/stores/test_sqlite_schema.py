@@ -21,8 +21,8 @@ from aftercommit.events.partitions import HASH_NAME, PARTITION_COUNT
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.sql.identifiers import TableNames, checked_name
-from aftercommit.testing.kit import event, ids, insert, take
-from tests.stores.kit import alter, read, run_in, store_at
+from aftercommit.testing.kit import event, ids, take
+from tests.stores.kit import alter, insert, read, run_in, store_at
 
 either_colour = pytest.mark.parametrize("colour", list(Colour), ids=lambda colour: colour.value)
 

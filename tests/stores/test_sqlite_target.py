@@ -23,8 +23,8 @@ from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.sql import connections as executors
 from aftercommit.stores.sqlite import target
-from aftercommit.testing.kit import event, ids, insert, take
-from tests.stores.kit import run_in, store_at
+from aftercommit.testing.kit import event, ids, take
+from tests.stores.kit import insert, run_in, store_at
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 #: From 3.12 on Python warns of a fork beside threads, and pytest-timeout has one.
