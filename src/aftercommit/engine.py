@@ -17,7 +17,7 @@ from aftercommit.delivery.leases import Held, Holding, Keeper
 from aftercommit.delivery.outcomes import rule_of
 from aftercommit.delivery.ownership import Ownership
 from aftercommit.delivery.settler import Settler
-from aftercommit.delivery.worker import OutboxDispatcher
+from aftercommit.delivery.worker import HotPathway, OutboxDispatcher
 from aftercommit.errors import InvalidOption
 from aftercommit.events.claims import Backlog
 from aftercommit.events.fleet import Cluster, Instance
@@ -28,7 +28,6 @@ from aftercommit.ordering.fleet import Fleet, cluster_of
 from aftercommit.ordering.keys import LookByKey, OrderedHotPath
 from aftercommit.ordering.wakeups import Announcer, WakeupListener
 from aftercommit.polling.due import Look, LookByTime
-from aftercommit.polling.hotpath import HotPathway
 from aftercommit.polling.manual import ManualDelivery
 from aftercommit.polling.poller import OutboxPoller
 from aftercommit.polling.upkeep import Purge

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aftercommit.events.order import OrderKey
-from aftercommit.ordering.sweep import Sweep
+from aftercommit.ordering.keys import Sweep
 
 keys = st.sets(st.builds(OrderKey, st.integers(0, 4), st.sampled_from("abcdef")), max_size=20)
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from aftercommit.polling.due import Pace
+from aftercommit.polling.poller import Pace
 
 
 def ms(milliseconds: int) -> timedelta:

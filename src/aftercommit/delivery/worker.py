@@ -1,12 +1,14 @@
-"""Hands events to workers: takes hot and claimed rows, and lets nothing run whose lease may be over."""
+"""Hands events to workers: takes hot and claimed rows, and lets nothing run whose lease may be over. The hot path is
+the short way from a commit to a worker."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from aftercommit.config import OutboxConfig
+from aftercommit.delivery.agenda import EVERYWHERE, Agenda
 from aftercommit.delivery.chain import Delivery
 from aftercommit.delivery.lanes import Lanes
 from aftercommit.delivery.leases import Held, Holding, holding_of
@@ -14,9 +16,11 @@ from aftercommit.delivery.outcomes import goes_on, rule_of
 from aftercommit.delivery.ownership import Ownership
 from aftercommit.delivery.settler import Settler
 from aftercommit.events.claims import Claimed
+from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.order import OrderKey
 from aftercommit.events.outcome import RELEASE
 from aftercommit.events.redact import traceback_text
+from aftercommit.handlers.routing import Router
 from aftercommit.meter import Meter
 from aftercommit.ports import EventStore, Runtime, Task
 
@@ -203,3 +207,76 @@ class OutboxDispatcher:
                 "%s still runs after close(); its lease stays until it expires and the event is then delivered again",
                 holding,
             )
+
+
+class HotPathway:
+    """Reserves slots for events that this process can deliver. Closed, it lets every row be born free."""
+
+    def __init__(
+        self,
+        dispatcher: OutboxDispatcher,
+        agenda: Agenda,
+        router: Router,
+        meter: Meter,
+        config: OutboxConfig,
+        *,
+        owner: str,
+    ) -> None:
+        self.owner = owner
+        self.lock_timeout = config.lock_timeout
+        #: Whether workers and poller run, and whether events may come to them from memory.
+        self.is_active = False
+        self.is_open = False
+        self._dispatcher = dispatcher
+        self._agenda = agenda
+        self._router = router
+        self._meter = meter
+
+    def reserve(self, events: Sequence[EventEnvelope]) -> list[bool]:
+        if not self.is_open:
+            return [False] * len(events)
+        wanted = [self._may_be_hot(event) for event in events]
+        granted = self._dispatcher.reserve_hot(sum(wanted))
+        if granted == sum(wanted):
+            return wanted
+        hot = []
+        for wants in wanted:
+            hot.append(wants and granted > 0)
+            granted -= hot[-1]
+        return hot
+
+    def _may_be_hot(self, event: EventEnvelope) -> bool:
+        return not event.is_delayed
+
+    def fill(self, claimed: Sequence[Claimed]) -> None:
+        for each in claimed:
+            self._dispatcher.fill_hot(each)
+
+    def cancel(self, count: int) -> None:
+        self._dispatcher.cancel_hot(count)
+
+    def left_in_table(self, events: Sequence[EventEnvelope]) -> None:
+        """Committed, and free: let somebody look, and count what should have been hot."""
+        self._tell(events)
+        if not self.is_open:
+            return
+        dropped = 0
+        for event in events:
+            if event.is_delayed:
+                self._meter.count("hot_skipped_delayed")
+            elif self._may_be_hot(event) and self._router.is_routable(event):
+                dropped += 1
+        if dropped:
+            self._meter.count("hot_dropped", dropped)
+            if self._meter.may_say("hot_dropped"):
+                log.warning("the hot lane is full: %d events are left to the poller", dropped)
+
+    def _tell(self, events: Sequence[EventEnvelope]) -> None:
+        self._agenda.add(EVERYWHERE)
+
+    def unseen(self, events: Sequence[EventEnvelope]) -> None:
+        self._agenda.expect([event.event_id for event in events], self._keys(events))
+
+    def _keys(self, events: Sequence[EventEnvelope]) -> Sequence[OrderKey]:
+        """What the poller is told to look at; nothing where it looks by time."""
+        return ()

@@ -82,7 +82,7 @@ class Router:
     def __bool__(self) -> bool:
         """Whether anybody could receive anything. A registry that cannot be counted is taken to have some."""
         try:
-            return len(self._roster) > 0 or len(self._registry) > 0  # type: ignore[arg-type]
+            return bool(self._roster.handlers) or len(self._registry) > 0  # type: ignore[arg-type]
         except TypeError:
             return True
 

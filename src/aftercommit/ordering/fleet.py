@@ -10,9 +10,8 @@ from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import EVERYWHERE, Agenda
 from aftercommit.delivery.ownership import Change, Ownership
 from aftercommit.delivery.worker import OutboxDispatcher
-from aftercommit.events.claims import deadline_of
+from aftercommit.events.claims import PARTITION_COUNT, deadline_of
 from aftercommit.events.fleet import Cluster, ClusterMember, FleetView, Instance
-from aftercommit.events.partitions import PARTITION_COUNT
 from aftercommit.events.redact import error_text
 from aftercommit.ordering.shares import living, plan
 from aftercommit.ordering.wakeups import Announcer

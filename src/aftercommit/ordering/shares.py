@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
+from aftercommit.events.claims import PARTITION_COUNT
 from aftercommit.events.fleet import FleetView, Holder
-from aftercommit.events.partitions import PARTITION_COUNT
 
 
 class Plan(NamedTuple):

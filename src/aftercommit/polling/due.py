@@ -1,8 +1,7 @@
-"""How the poller looks into the table: what all ways of looking have in common, the one by time, and the pause."""
+"""How the poller looks into the table: what all ways of looking have in common, and the one by time."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Final, NamedTuple, Protocol
 
 from aftercommit.config import OutboxConfig
@@ -11,9 +10,6 @@ from aftercommit.ports import EventStore, Runtime
 
 #: Seconds after which a claim looks at all due rows again, also at those that were passed over as held by others.
 FLOOR_AGE: Final = 2.0
-
-#: A cycle that found more than this part of a batch is followed by the next one soon.
-_BUSY: Final = 0.25
 
 
 class Found(NamedTuple):
@@ -66,19 +62,3 @@ class LookByTime:
         )
         self._floor = claim.floor
         return Found(claim, is_all=not has_floor and len(claim.rows) < limit)
-
-
-class Pace:
-    """The poller's interval: always the same, or between a minimum and a maximum, as busy as the table is."""
-
-    def __init__(self, minimum: timedelta, maximum: timedelta | None = None, *, batch_size: int = 1) -> None:
-        self.interval = minimum
-        self._minimum = minimum
-        self._maximum = minimum if maximum is None else maximum
-        self._busy_from = batch_size * _BUSY
-
-    def after(self, count: int) -> timedelta:
-        """The interval behind a cycle that claimed so many rows."""
-        is_busy = count > self._busy_from
-        self.interval = self._minimum if is_busy else min(2 * self.interval, self._maximum)
-        return self.interval

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from itertools import chain
+from typing import Final
 
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import EVERYWHERE, THE_REST, Agenda
@@ -18,11 +20,14 @@ from aftercommit.events.outcome import Dead
 from aftercommit.events.redact import error_text
 from aftercommit.hooks import OutboxPollerHandler
 from aftercommit.meter import Meter
-from aftercommit.polling.due import Found, Look, Pace
+from aftercommit.polling.due import Found, Look
 from aftercommit.ports import Runtime
 from aftercommit.service import Service
 
 log = logging.getLogger("aftercommit.poller")
+
+#: A cycle that found more than this part of a batch is followed by the next one soon.
+_BUSY: Final = 0.25
 
 Row = Claimed | Undecodable
 
@@ -181,3 +186,19 @@ def oldest_lag(rows: Iterable[Row]) -> int:
     """In milliseconds."""
     ages = [row.age for row in rows if isinstance(row, Claimed)]
     return round(max(ages).total_seconds() * 1000) if ages else 0
+
+
+class Pace:
+    """The poller's interval: always the same, or between a minimum and a maximum, as busy as the table is."""
+
+    def __init__(self, minimum: timedelta, maximum: timedelta | None = None, *, batch_size: int = 1) -> None:
+        self.interval = minimum
+        self._minimum = minimum
+        self._maximum = minimum if maximum is None else maximum
+        self._busy_from = batch_size * _BUSY
+
+    def after(self, count: int) -> timedelta:
+        """The interval behind a cycle that claimed so many rows."""
+        is_busy = count > self._busy_from
+        self.interval = self._minimum if is_busy else min(2 * self.interval, self._maximum)
+        return self.interval
