@@ -13,6 +13,7 @@ from aftercommit.errors import PayloadNotText
 from aftercommit.events.codec import Payload
 from aftercommit.events.durations import Duration
 from aftercommit.events.fields import (
+    NO_HEADERS,
     UNSET,
     headers_of,
     payload_of,
@@ -156,7 +157,7 @@ class EventEnvelope:
             aggregate_type,
             aggregate_id,
             tenant_id,
-            read_only(headers),
+            read_only(headers) if headers else NO_HEADERS,
             available_at,
             None,
             key,

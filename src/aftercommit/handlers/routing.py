@@ -10,6 +10,7 @@ from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.outcome import GAVE_UP
 from aftercommit.events.payloads import PayloadTypes
 from aftercommit.handlers.handler import Fallback
+from aftercommit.handlers.listeners import DefaultListenerRegistry
 from aftercommit.handlers.options import LISTENER_ID, Declared, Supports
 from aftercommit.handlers.set import AnyHandler, Roster
 from aftercommit.hooks import Listener, ListenerRegistry
@@ -72,6 +73,8 @@ class Router:
 
     def __init__(self, registry: ListenerRegistry, roster: Roster, payloads: PayloadTypes) -> None:
         self._registry = registry
+        # Nothing leaves our own registry. One of a user's, or a subclass, may answer otherwise every time.
+        self._answers_stay = type(registry) is DefaultListenerRegistry
         self._roster = roster
         self.payloads = payloads
         self._count = 0
@@ -82,20 +85,19 @@ class Router:
     def __bool__(self) -> bool:
         """Whether anybody could receive anything. A registry that cannot be counted is taken to have some."""
         try:
-            return bool(self._roster.handlers) or len(self._registry) > 0  # type: ignore[arg-type]
+            return bool(self._roster.handlers or self._listeners) or len(self._registry) > 0  # type: ignore[arg-type]
         except TypeError:
             return True
 
     def routes_of(self, event: EventEnvelope) -> Sequence[Route]:
         """All that match, in the order in which they run. Raises what a registry or a predicate raises."""
         kind = (event.aggregate_type, event.event_type)
-        found, known = self._registry.listener_for(*kind), self._listeners.get(kind)
-        if found is None:
-            listening: tuple[Route, ...] = ()
-        elif known is not None and known[0] is found:
+        known = self._listeners.get(kind)
+        if known is not None and self._answers_stay:
             listening = known[1]
         else:
-            listening = self._listening(kind, found)
+            found = self._registry.listener_for(*kind)
+            listening = () if found is None else self._listening(kind, found)
         return (*listening, *self._matching(event)) if self._roster.handlers else listening
 
     def routes_of_row(self, event: EventEnvelope, handler_id: str) -> Sequence[Route]:
