@@ -6,7 +6,6 @@ import json
 import os
 import select
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -51,16 +50,18 @@ class Process:
 
     def answer(self, timeout: float = PATIENCE) -> Any:
         """What it has to say to the oldest unanswered order."""
-        limit = time.monotonic() + timeout
+        until(self._has_answered, what=f"an answer; {self._errors}", timeout=timeout)
+        line, self._unread = self._unread.split(b"\n", 1)
+        return json.loads(line)["answer"]
+
+    def _has_answered(self) -> bool:
         while b"\n" not in self._unread:
-            rest = limit - time.monotonic()
-            is_there = select.select([self._answers], [], [], max(0.0, rest))[0]
-            assert is_there, f"no answer in {timeout} s\n{self.errors}"
+            if not select.select([self._answers], [], [], 0.01)[0]:
+                return False
             chunk = os.read(self._answers, 65536)
             assert chunk, f"ended with {self.wait()} instead of answering\n{self.errors}"
             self._unread += chunk
-        line, self._unread = self._unread.split(b"\n", 1)
-        return json.loads(line)["answer"]
+        return True
 
     def tell(self, do: str, **arguments: Any) -> Any:
         self.send(do, **arguments)

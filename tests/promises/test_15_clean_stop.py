@@ -9,9 +9,6 @@ from tests.promises.places import everywhere, everywhere_in_colour, on_servers
 from tests.promises.sessions import sessions
 from tests.promises.waiting import pause, until
 
-#: How long leases last here, in microseconds.
-LEASE = 60_000_000
-
 
 def leased(fleet: Fleet) -> set[str]:
     return {row["event_id"] for row in fleet.rows() if row["locked_by"] is not None}
@@ -40,7 +37,6 @@ def test_promise_15_clean_stop_sigterm_gives_back_every_lease_but_those_of_runni
     other = fleet.worker(runtime, **LASTING)
     other.tell("start")
     fleet.until_settled(30 if colour == "sync" else 32)
-    assert fleet.table.now() < min(row["created_at"] for row in fleet.rows()) + LEASE, "no lease has run out"
     other.finish()
     assert fleet.journal.counts("effect") == dict.fromkeys(set(fleet.statuses()) - leased(fleet), 1)
 

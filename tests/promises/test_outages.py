@@ -13,7 +13,7 @@ import pytest
 from aftercommit.ports import Tx
 from aftercommit.stores.sql.execution import Fault
 from tests.promises import faults
-from tests.promises.harness import QUICK, Fleet, Process
+from tests.promises.harness import LASTING, QUICK, Fleet, Process
 from tests.promises.nursery import Nursery
 from tests.promises.places import SERVERS, on_servers, world_of
 from tests.promises.proxy import Proxy
@@ -77,7 +77,7 @@ def test_promise_02_nothing_lost_when_a_commit_is_cut_in_two(fleet: Fleet, runti
     assert fleet.url is not None
     proxy = Proxy(fleet.url, every=7)
     fleet.url = proxy.url
-    worker = fleet.worker(runtime, **QUICK)
+    worker = fleet.worker(runtime, **LASTING)
     worker.tell("start")
     errors = worker.tell("write_on", count=100)
     assert errors
@@ -90,6 +90,8 @@ def test_promise_02_nothing_lost_when_a_commit_is_cut_in_two(fleet: Fleet, runti
 
     proxy.is_whole = True
     assert worker.tell("stats")["hot_enqueued"] == len(ok), "an event whose commit was not answered is nobody's to send"
+    fleet.until_settled(len(ok))
+    assert fleet.table.change("UPDATE outbox_event SET lease_until = 0 WHERE status = 0") == len(committed - ok)
     works_without_errors_again(fleet, worker)
     proxy.close()
 

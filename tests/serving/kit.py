@@ -48,7 +48,7 @@ class Server:
             transport=httpx.HTTPTransport(uds=self._socket),
             base_url=f"http://shop/{at}",
             headers={"Connection": "close"},  # so that each request may meet another worker
-            timeout=PATIENCE,
+            timeout=3 * PATIENCE,
         )
         program, *arguments = [word.format(socket=self._socket) for word in command]
         with self._log.open("wb") as log:
@@ -147,7 +147,7 @@ class Server:
         self._popen.send_signal(signal.SIGTERM)
         self.until(lambda: set(workers) <= {line.pid for line in self.journal.lines("ending")}, what="the end")
         self.gate.touch()
-        return self._popen.wait(PATIENCE)
+        return self._popen.wait(3 * PATIENCE)
 
     def close(self) -> None:
         self._client.close()
