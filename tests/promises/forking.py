@@ -17,7 +17,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from aftercommit import AsyncOutbox, EventEnvelope, Outbox, ids
+from aftercommit import AsyncOutbox, EventEnvelope, Outbox
+from aftercommit.events import ids
 from tests.promises.forks import CALM, CHILD_PATIENCE, Child, Program
 from tests.promises.listener import EVENT, Listener
 from tests.promises.places import world_of
