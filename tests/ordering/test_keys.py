@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aftercommit.delivery.agenda import Agenda
+from aftercommit.delivery.leases import Held
 from aftercommit.events.claims import Claim
 from aftercommit.events.order import Head, Heads, HeadsRequest, HeadState, KeyClaimRequest, OrderKey
 from aftercommit.ordering import keys as by_key
@@ -60,8 +61,10 @@ class Owned:
         self.owned = owned
 
 
-def look_of(runtime: Any, table: Table, owned: Collection[int] = ALL) -> tuple[LookByKey, Agenda]:
-    agenda = agenda_of(runtime, horizon=3600.0)
+def look_of(
+    runtime: Any, table: Table, owned: Collection[int] = ALL, held: Held | None = None
+) -> tuple[LookByKey, Agenda]:
+    agenda = agenda_of(runtime, held, horizon=3600.0)
     store: Any = table
     ownership: Any = Owned(owned)
     return LookByKey(runtime, store, agenda, ownership, plain_config(ordered=True), owner="me"), agenda
@@ -218,5 +221,25 @@ def test_a_key_beyond_the_horizon_is_called_by_the_round_that_comes_nearer(world
         look.look_everywhere()
         await look.claim(10)
         assert next_in(agenda) == pytest.approx(3500.0)
+
+    with_runtime(world, scenario)
+
+
+def test_a_round_remembers_a_key_whose_head_is_in_memory_here(world: World) -> None:
+    """A partition was lost and gained again while a row of it ran: what was committed meanwhile was told to another."""
+
+    async def scenario(runtime: Any) -> None:
+        table = Table(runtime, {A: 1})
+        table.states = {A: (HeadState.LEASED, 30.0)}
+        held = Held(runtime)
+        look, agenda = look_of(runtime, table, held=held)
+        (holding,) = held.admit([claimed(runtime, order_key=A)])
+        await look.claim(10)
+        assert table.claims == [], "it is not claimed while it runs"
+        free, _ = held.let_go([(holding, holding.lease.epoch)])
+        table.states = {}
+        agenda.freed(free)
+        assert len((await look.claim(10)).claim.rows) == 1
+        assert len(table.walks) == 1, "without another round"
 
     with_runtime(world, scenario)

@@ -50,6 +50,8 @@ class Agenda:
         self._expected: set[str] = set()
         self._expected_keys: set[OrderKey] = set()
         self._expected_after = 0.0
+        self._expected_at = float("inf")
+        self._looks_for_expected = False
 
     # ------------------------------------------------------------ adding
 
@@ -120,6 +122,7 @@ class Agenda:
             self._look_for_expected(after)
 
     def _look_for_expected(self, after: float) -> None:
+        self._expected_at = self._runtime.clock() + after
         self.add_inside(list(self._expected_keys) or EVERYWHERE, after)
 
     def found(self, event_ids: Iterable[str]) -> None:
@@ -128,11 +131,13 @@ class Agenda:
             return
         with self.monitor:
             self._expected.difference_update(event_ids)
-            self._expected_after *= 2
+            if self._looks_for_expected:  # a look for something else is none of those that come less and less often
+                self._expected_after *= 2
+                self._expected_at = self._runtime.clock() + self._expected_after
             if self._expected_after >= self._longest:
                 self._expected.clear()
             if self._expected:
-                self._look_for_expected(self._expected_after)
+                self._look_for_expected(max(0.0, self._expected_at - self._runtime.clock()))
             else:
                 self._expected_keys.clear()
 
@@ -148,6 +153,7 @@ class Agenda:
             self._next_round = now + interval
         self._is_called = False
         self._next_look = float("inf")
+        self._looks_for_expected = now >= self._expected_at
         return is_round
 
     @property
@@ -174,6 +180,10 @@ class Agenda:
                     self._parked.discard(key)
                     taken.append(key)
         return taken
+
+    def held(self) -> frozenset[OrderKey]:
+        """The keys of which rows are in memory."""
+        return self._held.keys()
 
     def _fall_due(self) -> None:
         now = self._runtime.clock()

@@ -97,6 +97,11 @@ class Held:
         """Whether a row of this key is held."""
         return key in self._keys
 
+    def keys(self) -> frozenset[OrderKey]:
+        """The keys of which rows are held."""
+        with self._lock:
+            return frozenset(self._keys)
+
     def expiring(self, before: float) -> list[Lease]:
         """The leases whose deadline comes before that."""
         with self._lock:

@@ -79,10 +79,10 @@ class Ownership:
             return Change(lost=self._remove(partitions))
 
     def not_given(self, partitions: Mapping[int, int]) -> None:
-        """Nobody knows whether they were given; the next heartbeat finds out."""
+        """Nobody knows whether they were given under these epochs; the next heartbeat finds out. Under earlier ones
+        they were: an answer that is older than that still means nothing."""
         with self._lock:
-            for number in partitions:
-                del self._given[number]
+            self._given.update({number: epoch - 1 for number, epoch in partitions.items()})
 
     def clear(self) -> Change:
         with self._lock:

@@ -18,7 +18,7 @@ from aftercommit.delivery.settler import Settler
 from aftercommit.events.claims import Claimed
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.order import OrderKey
-from aftercommit.events.outcome import RELEASE
+from aftercommit.events.outcome import RELEASE, Release
 from aftercommit.events.redact import traceback_text
 from aftercommit.handlers.routing import Router
 from aftercommit.meter import Meter
@@ -156,9 +156,7 @@ class OutboxDispatcher:
             log.debug("%s waited in memory past its lease and is left to the table", holding)
             self._settler.add(holding, RELEASE)
             return False
-        if holding.is_suspect and not await self._store.mark_suspect(holding.lease):
-            self._settler.let_go(holding)
-            self._meter.count("lease_lost")
+        if holding.is_suspect and not await self._may_start_suspect(holding):
             return False
         if self._is_giving_up:
             self._settler.add(holding, RELEASE)
@@ -174,6 +172,19 @@ class OutboxDispatcher:
             await self._settler.answered(entry)
         # A lease that was lost meanwhile is another's, and so is what comes after it.
         return key is None or (goes_on(outcome, self._rule) and self._runtime.clock() < holding.lease.deadline)
+
+    async def _may_start_suspect(self, holding: Holding) -> bool:
+        """Counted in the table before it starts. The answer may take long, so all is asked again after it; one that is
+        not started then has killed nobody, and its mark is taken back."""
+        if not await self._store.mark_suspect(holding.lease):
+            self._settler.let_go(holding)
+            self._meter.count("lease_lost")
+            return False
+        key, is_late = holding.order_key, self._runtime.clock() >= holding.lease.deadline
+        if self._is_giving_up or is_late or (key is not None and not self._ownership.has(key)):
+            self._settler.add(holding, Release(was_started=True))
+            return False
+        return True
 
     def give_back(self, leaves: Callable[[OrderKey], bool]) -> None:
         """What waits of some keys is free for others at once. From any thread."""

@@ -75,10 +75,16 @@ class LookByKey:
 
     async def _walk(self) -> None:
         """One piece of the round: what is ready goes on the agenda now, what will be before the next round for then."""
-        stretch = self._sweep.stretch()
+        stretch, in_memory = self._sweep.stretch(), self._agenda.held()
         found = await self._store.heads(HeadsRequest(stretch.partitions, PROBES, self._rule, stretch.after))
         self._sweep.passed(stretch, found.after)
-        if ready := [head.key for head in found.heads if head.state is HeadState.READY]:
+        # What this process has itself in memory is leased, and may have more behind it: the agenda keeps it until it is
+        # let go of. It was in memory before the look; what has left since is found ready.
+        if ready := [
+            head.key
+            for head in found.heads
+            if head.state is HeadState.READY or (head.state is HeadState.LEASED and head.key in in_memory)
+        ]:
             self._agenda.add(ready)
         for head in found.heads:
             if head.state in (HeadState.LATER, HeadState.LEASED):
