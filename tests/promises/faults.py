@@ -111,7 +111,7 @@ POINTS: dict[str, Call] = {
     "after claim": after([SqlStore], "claim", lambda given, claim: claim.rows),
     "in suspect mark": within("mark_suspect"),
     "after suspect mark": after([SqlStore], "mark_suspect"),
-    "before handler": before([Delivery], "deliver"),
+    "before handler": before([Delivery], "_deliver"),
     "in handler": after([Journal], "say", lambda given, result: given[1] == "effect"),
     "after handler": before([Settler], "add", lambda given, _: isinstance(given[2], Done)),
     "in settle": within("done"),

@@ -87,7 +87,8 @@ PSYCOPG: Final = Dialect(
         **dict.fromkeys(("limit", "run", "reach", "position", "floor_position"), "$::bigint"),
         **dict.fromkeys(("delay", "lock_timeout", "skip_recent", "older_than", "silent_for", "lasts"), "$::bigint"),
         **dict.fromkeys(("owner", "handler_id", "event_type", "aggregate_type"), "$::text"),
-        **dict.fromkeys(("table", "name", "after_key"), "$::text"),
+        **dict.fromkeys(("name", "after_key"), "$::text"),
+        "table": "CAST($ AS text)",  # SQLAlchemy, which sends this statement too, does not see a name before two colons
         **dict.fromkeys(("stops", "blocks", "is_alone"), "$::boolean"),
         "status": "$::smallint",
         "floor_at": "$::timestamptz",
