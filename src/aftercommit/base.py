@@ -196,7 +196,7 @@ class OutboxBase(HandlerSet, ABC):
                 "the handler %s is declared in a class and gets no events: outbox.include() has had no instance of it",
                 method.id,
             )
-        return Engine(self._runtime(), self._store, self._store.records, self._router, self.config)
+        return Engine(self._runtime(), self._store, self._router, self.config)
 
     def _context(self, tx: Any) -> TxContext:
         """The transaction that a write belongs to."""

@@ -31,7 +31,7 @@ from aftercommit.polling.due import Look, LookByTime
 from aftercommit.polling.manual import ManualDelivery
 from aftercommit.polling.poller import OutboxPoller
 from aftercommit.polling.upkeep import Purge
-from aftercommit.ports import EventStore, Records, Runtime
+from aftercommit.ports import EventStore, Runtime
 from aftercommit.service import Service
 from aftercommit.writing.writer import OutboxWriter
 
@@ -72,98 +72,49 @@ class Engine:
     The rooms are built from the bottom up, each with what it needs of those below it.
     """
 
-    def __init__(
-        self, runtime: Runtime, store: EventStore, records: Records, router: Router, config: OutboxConfig
-    ) -> None:
-        self.runtime = runtime
-        self.owner = str(uuid4())
-        self.is_started = False
-        self._store = store
-        self._records = records
-        self._config = config
-        self.meter = Meter(runtime, config.metrics)
-        self.held = Held(runtime)
-        # What falls due after the next round is found by that round.
-        longest = config.max_poll_interval or config.poll_interval
-        self.agenda = Agenda(runtime, self.held, interval=config.poll_interval, horizon=2 * longest)
-        self.lanes: Lanes[Holding] = Lanes(
-            runtime,
-            self.agenda,
-            hot_capacity=config.hot_queue_capacity,
-            cold_capacity=config.cold_queue_capacity,
-        )
-        self.settler = Settler(
-            runtime,
-            store,
-            self.held,
-            self.agenda,
-            self.lanes,
-            self.meter,
-            capacity=config.hot_queue_capacity + config.cold_queue_capacity,
-            blocks=rule_of(config).blocks,
-        )
-        self.ownership = Ownership(runtime)
-        self.delivery = Delivery(runtime, router, self.meter, config)
-        self.dispatcher = OutboxDispatcher(
-            runtime,
-            store,
-            self.lanes,
-            self.delivery,
-            self.settler,
-            self.held,
-            self.ownership,
-            self.meter,
-            config,
-        )
+    def __init__(self, runtime: Runtime, store: EventStore, router: Router, config: OutboxConfig) -> None:
         if config.ordered and not store.capabilities.keeps_order:
             raise InvalidOption(
                 f"ordered=True needs a store that claims in order, and {store!r} has no heads() and claim_keys()",
                 fix="leave ordered out, or use another store",
             )
-        look: Look = (
-            LookByKey(runtime, store, self.agenda, self.ownership, config, owner=self.owner)
-            if config.ordered
-            else LookByTime(runtime, store, config, owner=self.owner)
+        self.runtime = runtime
+        self.owner = owner = str(uuid4())
+        self.is_started = False
+        self._store = store
+        self._config = config
+        self.meter = meter = Meter(runtime, config.metrics)
+        self.held = held = Held(runtime)
+        # What falls due after the next round is found by that round.
+        horizon = 2 * (config.max_poll_interval or config.poll_interval)
+        self.agenda = agenda = Agenda(runtime, held, interval=config.poll_interval, horizon=horizon)
+        self.lanes = lanes = Lanes[Holding](
+            runtime, agenda, hot_capacity=config.hot_queue_capacity, cold_capacity=config.cold_queue_capacity
         )
-        self.poller = OutboxPoller(
-            runtime, look, self.dispatcher, self.delivery, self.agenda, self.settler, self.meter, config
+        self.settler = settler = Settler(runtime, store, held, agenda, lanes, meter, config)
+        self.ownership = Ownership(runtime)
+        self.delivery = Delivery(runtime, router, meter, config)
+        self.dispatcher = OutboxDispatcher(
+            runtime, store, lanes, self.delivery, settler, held, self.ownership, meter, config
         )
         self._announcer, self._fleet, self._listener = self._company() if config.ordered else (None, None, None)
-        self.hot_path: HotPathway = (
-            OrderedHotPath(
-                self.dispatcher,
-                self.agenda,
-                router,
-                self.meter,
-                config,
-                self.ownership,
-                self._announcer,
-                owner=self.owner,
+        look: Look
+        if config.ordered:
+            look = LookByKey(runtime, store, agenda, self.ownership, config, owner=owner)
+            self.hot_path: HotPathway = OrderedHotPath(
+                self.dispatcher, agenda, router, meter, config, self.ownership, self._announcer, owner=owner
             )
-            if config.ordered
-            else HotPathway(self.dispatcher, self.agenda, router, self.meter, config, owner=self.owner)
-        )
+        else:
+            look = LookByTime(runtime, store, config, owner=owner)
+            self.hot_path = HotPathway(self.dispatcher, agenda, router, meter, config, owner=owner)
+        self.poller = OutboxPoller(runtime, look, self.dispatcher, self.delivery, agenda, settler, meter, config)
+        hot_path = self.hot_path if config.delivers or config.ordered else None
         self.writer = OutboxWriter(
-            runtime,
-            store,
-            self.meter,
-            hook=config.writer_hook,
-            hot_path=self.hot_path if config.delivers or config.ordered else None,
-            rows_of=router.rows_of,
+            runtime, store, meter, hook=config.writer_hook, hot_path=hot_path, rows_of=router.rows_of
         )
-        self.manual = ManualDelivery(
-            runtime,
-            store,
-            router,
-            self.poller,
-            self.dispatcher,
-            self.settler,
-            self.held,
-            self.meter,
-            config,
-        )
-        self.keeper = Keeper(runtime, store, self.held, lock_timeout=config.lock_timeout)
-        self.purge = Purge(runtime, records, config)
+        self.manual = ManualDelivery(runtime, store, router, self.poller, self.dispatcher, settler, held, meter, config)
+        self.keeper = Keeper(runtime, store, held, lock_timeout=config.lock_timeout)
+        self.purge = Purge(runtime, store.records, config)
 
     def _company(self) -> tuple[Announcer | None, Fleet | None, WakeupListener | None]:
         """Who tells the other instances, who shares the keys with them, and who hears them, where the store can."""
@@ -171,15 +122,9 @@ class Engine:
         announcer = None if wakeups is None else Announcer(self.runtime, wakeups, self.owner, self.meter)
         if membership is None or not (self._config.delivers and self._config.poller_enabled):
             return announcer, None, None
+        me = Instance(self.owner, node(), getpid())
         fleet = Fleet(
-            self.runtime,
-            membership,
-            Instance(self.owner, node(), getpid()),
-            self.ownership,
-            self.dispatcher,
-            self.agenda,
-            announcer,
-            self._config,
+            self.runtime, membership, me, self.ownership, self.dispatcher, self.agenda, announcer, self._config
         )
         if wakeups is None:
             return None, fleet, None
@@ -267,7 +212,7 @@ class Engine:
     async def stats(self) -> Stats:
         await self._store.open()
         return Stats(
-            backlog=await self._records.backlog(),
+            backlog=await self._store.records.backlog(),
             hot_depth=self.lanes.hot_depth,
             cold_depth=self.lanes.cold_depth,
             held=len(self.held),
@@ -281,7 +226,7 @@ class Engine:
     async def _blocked(self) -> list[BlockedKey]:
         if not self._config.ordered or not rule_of(self._config).blocks:
             return []
-        return await self._records.blocked(_BLOCKED_AT_MOST)
+        return await self._store.records.blocked(_BLOCKED_AT_MOST)
 
     async def cluster(self) -> Cluster:
         await self._store.open()

@@ -9,9 +9,11 @@ from typing import Final
 
 import msgspec
 
+from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import EVERYWHERE, Agenda
 from aftercommit.delivery.lanes import Lanes
 from aftercommit.delivery.leases import Held, Holding
+from aftercommit.delivery.outcomes import rule_of
 from aftercommit.events.claims import RowKey, Settlement
 from aftercommit.events.outcome import RELEASE, Dead, Defer, Done, Outcome, Release, Retry
 from aftercommit.events.redact import error_text, traceback_text
@@ -61,19 +63,17 @@ class Settler(Service):
         agenda: Agenda,
         lanes: Lanes[Holding],
         meter: Meter,
-        *,
-        capacity: int,
-        blocks: bool = False,
+        config: OutboxConfig,
     ) -> None:
-        """`blocks`: a dead event holds back its key."""
         super().__init__(runtime, "aftercommit-settler")
         self._store = store
         self._held = held
         self._agenda = agenda
         self._lanes = lanes
         self._meter = meter
-        self._capacity = capacity
-        self._blocks = blocks
+        self._capacity = config.hot_queue_capacity + config.cold_queue_capacity
+        #: A dead event holds back its key.
+        self._blocks = rule_of(config).blocks
         self._pending: list[Unsettled] = []
         self._flushing = 0
         self._lets_all_pass = False

@@ -96,7 +96,7 @@ class DjangoOutbox(Outbox):
     def _engine_in_block(self) -> Iterator[Engine]:
         config, runtime = replace(self.config, lock_timeout=_NEVER_RUNS_OUT), BlockRuntime()
         try:
-            yield Engine(runtime, self._djangos, self._djangos.records, self._router, config)
+            yield Engine(runtime, self._djangos, self._router, config)
         finally:
             run(runtime.close())
 
