@@ -10,12 +10,12 @@ from typing import Any, Self, TypeAlias, TypeVar, Unpack, overload
 from aftercommit.base import OutboxBase
 from aftercommit.engine import Engine, Stats
 from aftercommit.errors import OutboxError
+from aftercommit.events.annotations import EventObject
 from aftercommit.events.claims import QueryResult
 from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.envelope import EventEnvelope
-from aftercommit.events.fleet import Cluster
 from aftercommit.events.ids import EventId, EventIds
-from aftercommit.events.shapes import EventObject
+from aftercommit.events.order import Cluster
 from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext

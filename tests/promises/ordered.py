@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aftercommit import Outbox
-from aftercommit.events.fleet import Cluster
-from aftercommit.events.partitions import ALL_PARTITIONS
+from aftercommit.events.order import ALL_PARTITIONS, Cluster
 from tests.promises.effects import Effects, first_effects
 from tests.promises.harness import Fleet, Process
 from tests.promises.waiting import pause, until

@@ -1,10 +1,10 @@
-"""What a handler's annotation means: which classes, under which names, and whether payloads can be made into them."""
+"""The classes of payloads: what a handler's annotation names, and what type checkers let through as an event."""
 
 from __future__ import annotations
 
 import types
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, Union, get_args, get_origin, is_typeddict
+from typing import Annotated, Any, ClassVar, Final, Protocol, TypeAlias, Union, get_args, get_origin, is_typeddict
 
 import msgspec
 
@@ -86,3 +86,37 @@ def shown(kind: Any) -> str:
 
 def full_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+class DataclassObject(Protocol):
+    """An object of a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+class AttrsObject(Protocol):
+    """An object of an attrs class."""
+
+    __attrs_attrs__: ClassVar[Any]
+
+
+class ModelObject(Protocol):
+    """An object of a pydantic model."""
+
+    __pydantic_fields__: ClassVar[dict[str, Any]]
+
+
+class NamedTupleObject(Protocol):
+    """An object of a NamedTuple class."""
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+
+class MessageObject(Protocol):
+    """An object of a generated Protobuf class, for serializers of that format."""
+
+    def SerializeToString(self) -> bytes: ...  # noqa: N802  (Protobuf's name)
+
+
+#: What write() takes without a name and a payload.
+EventObject: TypeAlias = DataclassObject | AttrsObject | ModelObject | NamedTupleObject | MessageObject | msgspec.Struct

@@ -13,8 +13,7 @@ from aftercommit.delivery.ownership import Ownership
 from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.events.claims import Claim, deadline_of
 from aftercommit.events.envelope import EventEnvelope
-from aftercommit.events.order import Head, HeadsRequest, HeadState, KeyClaimRequest, OrderKey
-from aftercommit.events.partitions import order_key_of
+from aftercommit.events.order import Head, HeadsRequest, HeadState, KeyClaimRequest, OrderKey, order_key_of
 from aftercommit.handlers.routing import Router
 from aftercommit.meter import Meter
 from aftercommit.ordering.sweep import Sweep

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from aftercommit.events.fleet import FleetView, Holder
-from aftercommit.events.partitions import PARTITION_COUNT
+from aftercommit.events.order import PARTITION_COUNT, FleetView, Holder
 
 
 class Plan(NamedTuple):

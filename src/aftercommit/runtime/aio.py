@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from aftercommit.events.outcome import Ok, Raised, Result
 from aftercommit.ports import Colour
-from aftercommit.runtime.clock import boottime
 from aftercommit.runtime.colours import GRACE, Limit, awaited, called, called_async, is_async
 from aftercommit.runtime.handler_threads import HandlerThreads, tell
+from aftercommit.runtime.process import boottime
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aftercommit.events.outcome import Ok, Raised, Result
 from aftercommit.ports import Colour
-from aftercommit.runtime.clock import boottime
 from aftercommit.runtime.colours import Limit, awaited, called, called_async, is_async, knows_async
+from aftercommit.runtime.process import boottime
 from aftercommit.runtime.side_threads import SideThreads
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import Final
 from uuid import uuid4
 
 from aftercommit.errors import SchemaMismatch
-from aftercommit.events.order import UNORDERED, Order
-from aftercommit.events.partitions import HASH_NAME, PARTITION_COUNT
+from aftercommit.events.order import HASH_NAME, PARTITION_COUNT, UNORDERED, Order
 from aftercommit.ports import Tx
 from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.faults import missing
