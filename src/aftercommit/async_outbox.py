@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from enum import Enum
-from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar, Unpack, overload
 
 from aftercommit.base import OutboxBase
@@ -160,9 +159,7 @@ class AsyncOutbox(OutboxBase):
     async def __aenter__(self) -> Self:
         return await self.start()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self.close()
 
     # ------------------------------------------------------------ by hand
@@ -245,9 +242,7 @@ class AsyncTransaction(OwnedTransaction):
     async def __aenter__(self) -> Self:
         return self if self._root is not None else await self.begin()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self._shielded(lambda: self._leave(error))
 
     async def _shielded(self, work: Callable[[], Any]) -> None:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 from weakref import WeakSet
 
-from aftercommit.config import OutboxConfig, Wiring, configure
+from aftercommit.config import OutboxConfig, configure
 from aftercommit.delivery.agenda import EVERYWHERE, FIRST_LOOK
 from aftercommit.engine import Engine, Health
 from aftercommit.errors import ColourMismatch, InvalidOption, NotInTransaction, UnsupportedTransaction
@@ -21,6 +21,7 @@ from aftercommit.handlers.handler import Fallback
 from aftercommit.handlers.listeners import DefaultListenerRegistry
 from aftercommit.handlers.routing import Router
 from aftercommit.handlers.set import AnyHandler, HandlerSet
+from aftercommit.options import Wiring
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime

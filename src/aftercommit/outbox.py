@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 from collections.abc import Iterable
 from enum import Enum
-from types import TracebackType
 from typing import Any, Self, Unpack, overload
 
 from aftercommit.base import OutboxBase
@@ -134,9 +133,7 @@ class Outbox(OutboxBase):
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
 
     # ------------------------------------------------------------ by hand
@@ -213,9 +210,7 @@ class Transaction(OwnedTransaction):
             run(self._begin())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         run(self._leave(error))
 
 

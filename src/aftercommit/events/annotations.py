@@ -80,10 +80,6 @@ def fault_of(kind: Any) -> str | None:
     return None if isinstance(info, _DECODABLE) else "it declares no fields"
 
 
-def shown(kind: Any) -> str:
-    return getattr(kind, "__qualname__", None) or repr(kind)
-
-
 def full_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 

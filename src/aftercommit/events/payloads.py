@@ -22,11 +22,11 @@ from aftercommit.events.annotations import (
     is_plain_data,
     named,
     plain,
-    shown,
 )
 from aftercommit.events.classes import Marks, checked_serializer, marks_of
 from aftercommit.events.codec import Payload
 from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.names import described
 from aftercommit.events.serializers import JsonSerializer, MsgpackSerializer, Serializer, encoder, reason_of
 from aftercommit.events.upcast import Upcaster, Upcasters
 
@@ -156,7 +156,7 @@ class PayloadTypes:
         if event.payload_version > version:
             raise UnroutableEvent(
                 f"{event.event_type} {event.event_id} is of version {event.payload_version}, and this process knows "
-                f"{shown(kind)} only up to version {version}",
+                f"{described(kind)} only up to version {version}",
                 fix="deploy the release that wrote it here too, then replay the event; see unroutable_grace",
             )
         data = serializer.decode(event.payload, dict)
@@ -223,7 +223,7 @@ class PayloadTypes:
         fault = fault_of(kind) if isinstance(own, JsonSerializer | MsgpackSerializer) else None
         if fault is not None:
             raise InvalidPayloadType(
-                f"no payload can be decoded into {shown(kind)}: {fault}",
+                f"no payload can be decoded into {described(kind)}: {fault}",
                 fix="use a dataclass, a msgspec Struct, a TypedDict, an attrs class or a pydantic model",
             )
 
@@ -278,6 +278,6 @@ def _only(wanted: Any, event: EventEnvelope) -> Any:
 def _undecodable(event: EventEnvelope, wanted: Any, reason: str, fix: str) -> UndecodablePayload:
     return UndecodablePayload(
         f"{event.event_type} {event.event_id} (version {event.payload_version}, {event.content_type}) is no "
-        f"{shown(wanted)}: {reason}",
+        f"{described(wanted)}: {reason}",
         fix=fix,
     )

@@ -24,15 +24,12 @@ class Serializer(Protocol):
     @property
     def content_type(self) -> str:
         """As in HTTP, such as "application/x-protobuf"."""
-        ...
 
     def encode(self, value: Any, /) -> Payload:
         """JSON text as `str`; any other format as `bytes`."""
-        ...
 
     def decode(self, payload: Payload, kind: type, /) -> Any:
         """An object of the class."""
-        ...
 
 
 class JsonSerializer:

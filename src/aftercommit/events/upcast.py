@@ -7,6 +7,7 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any
 
 from aftercommit.errors import InvalidPayloadType, UndecodablePayload
+from aftercommit.events.names import described
 from aftercommit.events.redact import error_text
 
 #: Takes the plain data of one version (for JSON: dicts, lists, strings, numbers) and returns that of the next.
@@ -34,14 +35,14 @@ class Upcasters:
         if (kind, from_version) in self._steps:
             raise InvalidPayloadType(
                 f"{name} has an upcaster from version {from_version} already: "
-                f"{_described(self._steps[kind, from_version])}",
+                f"{described(self._steps[kind, from_version])}",
                 fix="keep one of them",
             )
         if not callable(step) or any(
             ask(step) for ask in (iscoroutinefunction, isgeneratorfunction, isasyncgenfunction)
         ):
             raise InvalidPayloadType(
-                f"the upcaster {_described(step)} of {name} is no plain function",
+                f"the upcaster {described(step)} of {name} is no plain function",
                 fix="def upcaster(data): …; return data",
             )
         self._steps[kind, from_version] = step
@@ -63,17 +64,12 @@ class Upcasters:
             data = step(data)
         except Exception as error:
             raise UndecodablePayload(
-                f"the upcaster {_described(step)} of {kind.__name__} from version {version} failed: "
-                f"{error_text(error)}",
+                f"the upcaster {described(step)} of {kind.__name__} from version {version} failed: {error_text(error)}",
                 fix="mend the upcaster, then replay the event",
             ) from error
         if data is None:
             raise UndecodablePayload(
-                f"the upcaster {_described(step)} of {kind.__name__} from version {version} returned None",
+                f"the upcaster {described(step)} of {kind.__name__} from version {version} returned None",
                 fix="return the data, then replay the event",
             )
         return data
-
-
-def _described(step: object) -> str:
-    return getattr(step, "__qualname__", None) or repr(step)

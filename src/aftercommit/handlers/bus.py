@@ -8,6 +8,7 @@ from typing import Any, TypeVar, overload
 
 from aftercommit.errors import ColourMismatch, InvalidListener, InvalidPayloadType
 from aftercommit.events.classes import marks_of
+from aftercommit.events.names import described
 from aftercommit.handlers.listeners import checked
 from aftercommit.ports import Colour
 
@@ -44,7 +45,7 @@ class Bus:
         checked(subscriber)
         if self._colour is Colour.BLOCKING and _is_async(subscriber):
             raise ColourMismatch(
-                f"the subscriber {_described(subscriber)} is async, and Outbox publishes in the caller's thread",
+                f"the subscriber {described(subscriber)} is async, and Outbox publishes in the caller's thread",
                 fix="write it as plain def, or use AsyncOutbox",
             )
         self._subscribers.append((kind, subscriber))
@@ -86,7 +87,7 @@ class Bus:
                 returned.close()
             kind = type(returned).__name__
             raise InvalidListener(
-                f"the subscriber {_described(subscriber)} returned a {kind}, so its body has not run",
+                f"the subscriber {described(subscriber)} returned a {kind}, so its body has not run",
                 fix="write it as plain def that returns, or use AsyncOutbox for async def",
             )
 
@@ -94,7 +95,3 @@ class Bus:
 def _is_async(subscriber: Any) -> bool:
     # The second look finds objects with an async __call__, which the first one does not.
     return iscoroutinefunction(subscriber) or iscoroutinefunction(getattr(subscriber, "__call__", None))  # noqa: B004
-
-
-def _described(subscriber: object) -> str:
-    return getattr(subscriber, "__qualname__", None) or repr(subscriber)

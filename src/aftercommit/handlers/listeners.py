@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Self
 
 from aftercommit.errors import DuplicateListener, InvalidListener
-from aftercommit.events.names import GLOBAL, name_of
+from aftercommit.events.names import GLOBAL, described, name_of
+from aftercommit.handlers.signatures import refuse_uncallable
 from aftercommit.hooks import Listener
 
 
@@ -24,8 +24,8 @@ class DefaultListenerRegistry:
         route = (aggregate_type, event_type)
         if route in self._listeners:
             raise DuplicateListener(
-                f"{aggregate_type}/{event_type} has the listener {_describe(self._listeners[route])} already; "
-                f"{_describe(listener)} cannot be a second one",
+                f"{aggregate_type}/{event_type} has the listener {described(self._listeners[route])} already; "
+                f"{described(listener)} cannot be a second one",
                 fix="call both from one listener, or use MultiListenerRegistry",
             )
         self._listeners[route] = listener
@@ -74,17 +74,5 @@ def route_of(arguments: tuple[Any, ...]) -> tuple[str, str, Listener]:
 
 def checked(listener: Any) -> Listener:
     """The listener, if calling it runs its body."""
-    if not callable(listener):
-        raise InvalidListener(f"the listener {listener!r} cannot be called", fix="pass a function or a callable object")
-    call = getattr(listener, "__call__", None)  # noqa: B004
-    for function in (listener, call):
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise InvalidListener(
-                f"the listener {_describe(listener)} is a generator: calling it would run nothing of its body",
-                fix="return instead of yield",
-            )
+    refuse_uncallable(listener, "listener", InvalidListener)
     return listener  # type: ignore[no-any-return]
-
-
-def _describe(listener: object) -> str:
-    return getattr(listener, "__qualname__", None) or repr(listener)

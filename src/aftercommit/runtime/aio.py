@@ -8,7 +8,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from types import TracebackType
 from typing import Any, TypeVar
 
 from aftercommit.events.outcome import Ok, Raised, Result
@@ -31,9 +30,7 @@ class AsyncioMonitor:
     def __enter__(self) -> None:
         self._mutex.acquire()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._mutex.release()
 
     def notify(self, count: int = 1) -> None:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from aftercommit.errors import HandlerTimeout
+from aftercommit.events.names import described
 from aftercommit.events.outcome import Ok, Raised, Result
 
 #: Seconds that a cancelled async function gets for its clean-up before it is left behind.
@@ -70,11 +71,10 @@ class Limit(NamedTuple):
 
     def over(self, *, still_runs: bool) -> Raised:
         """What comes back in the function's place."""
-        name = getattr(self.function, "__qualname__", None) or repr(self.function)
         late = ", and still runs: its effects may come later, or twice" if still_runs else ""
         return Raised(
             HandlerTimeout(
-                f"{name} ran for longer than its timeout of {self.timeout:g} s{late}",
+                f"{described(self.function)} ran for longer than its timeout of {self.timeout:g} s{late}",
                 fix="give its own calls a shorter timeout, or raise timeout= of the handler",
                 still_runs=still_runs,
             )
