@@ -49,14 +49,17 @@ if TYPE_CHECKING:
     from aftercommit.events.claims import DeadEvent as DeadEvent
     from aftercommit.events.claims import Lease as Lease
     from aftercommit.events.classes import outbox_event as outbox_event
+    from aftercommit.events.codec import JsonSerializer as JsonSerializer
+    from aftercommit.events.codec import MsgpackSerializer as MsgpackSerializer
+    from aftercommit.events.codec import Serializer as Serializer
     from aftercommit.events.context import ContextProvider as ContextProvider
+    from aftercommit.events.context import EventMetadata as EventMetadata
+    from aftercommit.events.context import FailureContext as FailureContext
+    from aftercommit.events.context import StoredError as StoredError
     from aftercommit.events.context import current_context as current_context
     from aftercommit.events.envelope import EventEnvelope as EventEnvelope
     from aftercommit.events.envelope import EventStatus as EventStatus
     from aftercommit.events.ids import EventId as EventId
-    from aftercommit.events.metadata import EventMetadata as EventMetadata
-    from aftercommit.events.metadata import FailureContext as FailureContext
-    from aftercommit.events.metadata import StoredError as StoredError
     from aftercommit.events.names import AggregateType as AggregateType
     from aftercommit.events.names import EventType as EventType
     from aftercommit.events.order import BlockedKey as BlockedKey
@@ -76,9 +79,6 @@ if TYPE_CHECKING:
     from aftercommit.events.retry import Linear as Linear
     from aftercommit.events.retry import NoRetry as NoRetry
     from aftercommit.events.retry import RetryPolicy as RetryPolicy
-    from aftercommit.events.serializers import JsonSerializer as JsonSerializer
-    from aftercommit.events.serializers import MsgpackSerializer as MsgpackSerializer
-    from aftercommit.events.serializers import Serializer as Serializer
     from aftercommit.handlers.handler import Handler as Handler
     from aftercommit.handlers.listeners import DefaultListenerRegistry as DefaultListenerRegistry
     from aftercommit.handlers.listeners import MultiListenerRegistry as MultiListenerRegistry
@@ -119,17 +119,16 @@ _HOMES = {
     ),
     "events.claims": ("Claimed", "DeadEvent", "Lease"),
     "events.classes": ("outbox_event",),
-    "events.context": ("ContextProvider", "current_context"),
+    "events.codec": ("JsonSerializer", "MsgpackSerializer", "Serializer"),
+    "events.context": ("ContextProvider", "EventMetadata", "FailureContext", "StoredError", "current_context"),
     "events.envelope": ("EventEnvelope", "EventStatus"),
     "events.ids": ("EventId",),
-    "events.metadata": ("EventMetadata", "FailureContext", "StoredError"),
     "events.names": ("AggregateType", "EventType"),
     "events.order": ("BlockedKey", "Cluster", "ClusterMember"),
     "events.outcome": (
         "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError", "Unavailable",
     ),
     "events.retry": ("Exponential", "ExponentialJitter", "Fixed", "Jittered", "Linear", "NoRetry", "RetryPolicy"),
-    "events.serializers": ("JsonSerializer", "MsgpackSerializer", "Serializer"),
     "handlers.handler": ("Handler",),
     "handlers.listeners": ("DefaultListenerRegistry", "MultiListenerRegistry"),
     "handlers.options": ("any_event",),

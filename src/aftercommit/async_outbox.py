@@ -183,7 +183,7 @@ class AsyncOutbox(OutboxBase):
 
     async def purge(self, older_than: Duration | None = None, *, dead: bool | None = None) -> int:
         """Delete rows that ended longer ago than that; by default purge_retention. Dead ones only when asked to."""
-        return await self._opened(self._purge(older_than, dead))
+        return await self._purge(older_than, dead)
 
     async def stats(self) -> Stats:
         """What waits in the table and in memory, and what was counted since start."""

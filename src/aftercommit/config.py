@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from aftercommit.errors import InvalidOption, did_you_mean
+from aftercommit.events.codec import Serializer
 from aftercommit.events.context import ContextProvider
 from aftercommit.events.retry import DEFAULT_POLICY, RetryPolicy
-from aftercommit.events.serializers import Serializer
 from aftercommit.hooks import EventInterceptor, InFlightTracker, ListenerRegistry, MetricsExporter, WriterHook
 from aftercommit.options import (
     ABOVE_ZERO,

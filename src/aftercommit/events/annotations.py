@@ -10,8 +10,8 @@ import msgspec
 
 from aftercommit.errors import InvalidPayloadType
 from aftercommit.events.classes import marks_of
+from aftercommit.events.codec import is_model
 from aftercommit.events.names import name_of
-from aftercommit.events.serializers import is_model
 
 _DECODABLE: Final = (
     msgspec.inspect.StructType,

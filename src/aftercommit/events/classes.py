@@ -14,10 +14,10 @@ from uuid import UUID
 import msgspec
 
 from aftercommit.errors import InvalidEvent, InvalidHeaders, InvalidName, InvalidPayloadType
+from aftercommit.events.codec import Serializer
 from aftercommit.events.fields import version_of
 from aftercommit.events.names import described, name_of
 from aftercommit.events.redact import error_text
-from aftercommit.events.serializers import Serializer
 
 C = TypeVar("C", bound=type)
 

@@ -24,10 +24,9 @@ from aftercommit.events.annotations import (
     plain,
 )
 from aftercommit.events.classes import Marks, checked_serializer, marks_of
-from aftercommit.events.codec import Payload
+from aftercommit.events.codec import JsonSerializer, MsgpackSerializer, Payload, Serializer, encoder, reason_of
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.names import described
-from aftercommit.events.serializers import JsonSerializer, MsgpackSerializer, Serializer, encoder, reason_of
 from aftercommit.events.upcast import Upcaster, Upcasters
 
 F = TypeVar("F", bound=Upcaster)

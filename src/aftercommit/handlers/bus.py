@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from inspect import isasyncgen, isawaitable, iscoroutine, iscoroutinefunction, isgenerator
-from typing import Any, TypeVar, overload
+from typing import Any
 
 from aftercommit.errors import ColourMismatch, InvalidListener, InvalidPayloadType
 from aftercommit.events.classes import marks_of
 from aftercommit.events.names import described
 from aftercommit.handlers.listeners import checked
 from aftercommit.ports import Colour
-
-F = TypeVar("F", bound=Callable[..., object])
 
 
 class Bus:
@@ -29,12 +27,6 @@ class Bus:
         self._enabled = enabled
         self._publish_after_save = publish_after_save
         self._subscribers: list[tuple[type, Callable[[Any], object]]] = []
-
-    @overload
-    def subscribe(self, kind: type, subscriber: F) -> F: ...
-
-    @overload
-    def subscribe(self, kind: type) -> Callable[[F], F]: ...
 
     def subscribe(self, kind: type, subscriber: Any = None) -> Any:
         """Call a function with every published object of the class or of a subclass; also as a decorator."""

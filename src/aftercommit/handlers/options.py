@@ -84,7 +84,10 @@ class Declared:
 
 def declared(function: object, options: dict[str, Any], *, is_generic: bool) -> Declared:
     """Read the options of a handler; wrong names and values are refused with the fix."""
-    _refuse_unknown(options)
+    known = HandlerOptions.__annotations__
+    for name, value in options.items():
+        if name not in known:
+            raise InvalidOption(f"handler() has no option {name}={value!r}", fix=did_you_mean(name, known))
     timeout, aggregate_type = options.get("timeout"), options.get("aggregate_type")
     return Declared(
         id=_id(function, options.get("id")),
@@ -97,13 +100,6 @@ def declared(function: object, options: dict[str, Any], *, is_generic: bool) -> 
         supports=_supports(options.get("supports"), is_generic=is_generic),
         destination=_destination(options.get("destination")),
     )
-
-
-def _refuse_unknown(options: dict[str, Any]) -> None:
-    known = HandlerOptions.__annotations__
-    for name, value in options.items():
-        if name not in known:
-            raise InvalidOption(f"handler() has no option {name}={value!r}", fix=did_you_mean(name, known))
 
 
 def _id(function: object, given: object) -> str:

@@ -12,7 +12,7 @@ from types import FrameType, SimpleNamespace
 from typing import Any, Final, get_type_hints
 
 from aftercommit.errors import InvalidHandler, OutboxError
-from aftercommit.events.metadata import EventMetadata, FailureContext
+from aftercommit.events.context import EventMetadata, FailureContext
 from aftercommit.events.names import described
 
 #: The first parameter has no annotation. Not None, which is one.
