@@ -84,27 +84,22 @@ def full_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-class DataclassObject(Protocol):
-    """An object of a dataclass."""
+# For type checkers: the kinds of objects that are events by themselves, told by what their libraries give them.
 
+
+class DataclassObject(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
 class AttrsObject(Protocol):
-    """An object of an attrs class."""
-
     __attrs_attrs__: ClassVar[Any]
 
 
 class ModelObject(Protocol):
-    """An object of a pydantic model."""
-
     __pydantic_fields__: ClassVar[dict[str, Any]]
 
 
 class NamedTupleObject(Protocol):
-    """An object of a NamedTuple class."""
-
     def _asdict(self) -> dict[str, Any]: ...
 
 

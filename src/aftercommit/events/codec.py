@@ -50,8 +50,11 @@ def encode_json(value: object) -> str:
     except Exception as error:
         raise refused(value, error, "JSON", _json.encode) from error
     # msgspec writes NaN and infinity as null; without a null in the text there was none.
-    if "null" in text and (path := _not_finite(value)):
-        raise InvalidPayload(f"{path} has no form in JSON", fix="replace NaN and infinity by a number or None")
+    for path, part in _walk(value) if "null" in text else ():
+        if isinstance(part, float) and not math.isfinite(part):
+            raise InvalidPayload(
+                f"{path} is {part!r}, which has no form in JSON", fix="replace NaN and infinity by a number or None"
+            )
     return text
 
 
@@ -106,14 +109,6 @@ def _culprit(value: object, encode: Callable[[object], object]) -> str | None:
                     return f"{path} has keys of type {type(key).__name__}"
         elif _children(part) is None and not _encodes(part, encode):
             return f"{path} is a {type(part).__name__}{' with a lone surrogate' if isinstance(part, str) else ''}"
-    return None
-
-
-def _not_finite(value: object) -> str | None:
-    """Path of the first NaN or infinity."""
-    for path, part in _walk(value):
-        if isinstance(part, float) and not math.isfinite(part):
-            return f"{path} is {part!r}, which"
     return None
 
 

@@ -201,21 +201,18 @@ class PayloadTypes:
         """The class that the annotation has for the event type, None when it has none."""
         found = self._found.get((annotation, event_type))
         if found is None:
-            candidates = named(annotation, event_type)
+            candidates, known = named(annotation, event_type), self._names.get(event_type)
             if not candidates:
                 return None
-            found = self._found[annotation, event_type] = self._chosen(candidates, event_type)
+            chosen = candidates if len(candidates) == 1 else [each for each in candidates if plain(each) is known]
+            if not chosen:
+                names = ", ".join(full_name(plain(each)) for each in candidates)
+                raise InvalidName(
+                    f"several classes are named {event_type}: {names}",
+                    fix='rename all but one, or name their types: @outbox_event(type="…")',
+                )
+            found = self._found[annotation, event_type] = chosen[0]
         return found
-
-    def _chosen(self, candidates: list[Any], event_type: str) -> Any:
-        known = self._names.get(event_type)
-        for kind in candidates:
-            if len(candidates) == 1 or plain(kind) is known:
-                return kind
-        raise InvalidName(
-            f"several classes are named {event_type}: {', '.join(full_name(plain(kind)) for kind in candidates)}",
-            fix='rename all but one, or name their types: @outbox_event(type="…")',
-        )
 
     def _refuse_undecodable(self, kind: Any) -> None:
         own = self._known(plain(kind)).serializer

@@ -166,12 +166,17 @@ class Jittered(RetryRules):
         random: Callable[[], float] = uniform,
         **rules: Unpack[RuleOptions],
     ) -> None:
-        inner = _policy(policy)
+        # A class has the methods too, and would fail only when the first event does.
+        if isinstance(policy, type) or not isinstance(policy, RetryPolicy):
+            raise InvalidOption(
+                f"policy={policy!r} is not a retry policy.",
+                fix="Pass an object with delay(attempts) and should_retry(error), such as Fixed('5s').",
+            )
         if rules.get("max_attempts") is None:
-            rules["max_attempts"] = getattr(inner, "max_attempts", None)
+            rules["max_attempts"] = getattr(policy, "max_attempts", None)
         RetryRules.__init__(self, **rules)
         spread = at_most_longest(duration(jitter, name="jitter"), name="jitter")
-        fill(self, policy=inner, jitter=spread, random=random)
+        fill(self, policy=policy, jitter=spread, random=random)
 
     def delay(self, attempts: int) -> timedelta:
         if attempts <= 0:
@@ -261,16 +266,6 @@ def _grown(initial: timedelta, maximum: timedelta, multiplier: float, *, attempt
     if attempts - 1 >= math.log(maximum / initial) / math.log(multiplier):
         return maximum
     return min(initial * multiplier ** (attempts - 1), maximum)
-
-
-def _policy(policy: RetryPolicy) -> RetryPolicy:
-    # A class has the methods too, and would fail only when the first event does.
-    if isinstance(policy, type) or not isinstance(policy, RetryPolicy):
-        raise InvalidOption(
-            f"policy={policy!r} is not a retry policy.",
-            fix="Pass an object with delay(attempts) and should_retry(error), such as Fixed('5s').",
-        )
-    return policy
 
 
 #: The policy of an outbox that was given none.

@@ -50,26 +50,18 @@ class Upcasters:
     def apply(self, kind: type, data: Any, *, from_version: int, to_version: int) -> Any:
         """The data as the class has it now, by every step on the way."""
         for version in range(from_version, to_version):
-            data = self._step(kind, data, version, to_version)
-        return data
-
-    def _step(self, kind: type, data: Any, version: int, to_version: int) -> Any:
-        step = self._steps.get((kind, version))
-        if step is None:
-            raise UndecodablePayload(
-                f"{kind.__name__} is at version {to_version}, and no upcaster leads on from version {version}",
-                fix=f"@outbox.upcast({kind.__name__}, from_version={version}), then replay the event",
-            )
-        try:
-            data = step(data)
-        except Exception as error:
-            raise UndecodablePayload(
-                f"the upcaster {described(step)} of {kind.__name__} from version {version} failed: {error_text(error)}",
-                fix="mend the upcaster, then replay the event",
-            ) from error
-        if data is None:
-            raise UndecodablePayload(
-                f"the upcaster {described(step)} of {kind.__name__} from version {version} returned None",
-                fix="return the data, then replay the event",
-            )
+            step = self._steps.get((kind, version))
+            if step is None:
+                raise UndecodablePayload(
+                    f"{kind.__name__} is at version {to_version}, and no upcaster leads on from version {version}",
+                    fix=f"@outbox.upcast({kind.__name__}, from_version={version}), then replay the event",
+                )
+            what = f"the upcaster {described(step)} of {kind.__name__} from version {version}"
+            try:
+                data = step(data)
+            except Exception as error:
+                fix = "mend the upcaster, then replay the event"
+                raise UndecodablePayload(f"{what} failed: {error_text(error)}", fix=fix) from error
+            if data is None:
+                raise UndecodablePayload(f"{what} returned None", fix="return the data, then replay the event")
         return data

@@ -35,7 +35,9 @@ class Bus:
         if subscriber is None:
             return lambda function: self.subscribe(kind, function)
         checked(subscriber)
-        if self._colour is Colour.BLOCKING and _is_async(subscriber):
+        # The second look finds objects with an async __call__, which the first one does not.
+        is_async = any(map(iscoroutinefunction, (subscriber, getattr(subscriber, "__call__", None))))  # noqa: B004
+        if self._colour is Colour.BLOCKING and is_async:
             raise ColourMismatch(
                 f"the subscriber {described(subscriber)} is async, and Outbox publishes in the caller's thread",
                 fix="write it as plain def, or use AsyncOutbox",
@@ -66,24 +68,17 @@ class Bus:
 
     async def _pass_on(self, value: object) -> None:
         for kind, subscriber in tuple(self._subscribers):
-            if isinstance(value, kind):
-                await self._call(subscriber, value)
-
-    async def _call(self, subscriber: Callable[[Any], object], value: object) -> None:
-        # Neither copied context nor other thread: the subscriber is part of the publisher's transaction.
-        returned = subscriber(value)
-        while isawaitable(returned) and self._colour is Colour.ASYNC:
-            returned = await returned
-        if isawaitable(returned) or isgenerator(returned) or isasyncgen(returned):
-            if iscoroutine(returned):
-                returned.close()
-            kind = type(returned).__name__
-            raise InvalidListener(
-                f"the subscriber {described(subscriber)} returned a {kind}, so its body has not run",
-                fix="write it as plain def that returns, or use AsyncOutbox for async def",
-            )
-
-
-def _is_async(subscriber: Any) -> bool:
-    # The second look finds objects with an async __call__, which the first one does not.
-    return iscoroutinefunction(subscriber) or iscoroutinefunction(getattr(subscriber, "__call__", None))  # noqa: B004
+            if not isinstance(value, kind):
+                continue
+            # Neither copied context nor other thread: the subscriber is part of the publisher's transaction.
+            returned = subscriber(value)
+            while isawaitable(returned) and self._colour is Colour.ASYNC:
+                returned = await returned
+            if isawaitable(returned) or isgenerator(returned) or isasyncgen(returned):
+                if iscoroutine(returned):
+                    returned.close()
+                what = type(returned).__name__
+                raise InvalidListener(
+                    f"the subscriber {described(subscriber)} returned a {what}, so its body has not run",
+                    fix="write it as plain def that returns, or use AsyncOutbox for async def",
+                )

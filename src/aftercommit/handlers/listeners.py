@@ -20,8 +20,13 @@ class DefaultListenerRegistry:
 
     def register(self, *route_and_listener: Any) -> Self:
         """`register(event_type, listener)` or `register(aggregate_type, event_type, listener)`."""
-        aggregate_type, event_type, listener = route_of(route_and_listener)
-        route = (aggregate_type, event_type)
+        if len(route_and_listener) == 2:
+            route_and_listener = (GLOBAL, *route_and_listener)
+        if len(route_and_listener) != 3:
+            raise TypeError("register() takes (event_type, listener) or (aggregate_type, event_type, listener)")
+        aggregate_type = name_of(route_and_listener[0], "aggregate_type", 64)
+        event_type = name_of(route_and_listener[1], "event_type", 128)
+        route, listener = (aggregate_type, event_type), checked(route_and_listener[2])
         if route in self._listeners:
             raise DuplicateListener(
                 f"{aggregate_type}/{event_type} has the listener {described(self._listeners[route])} already; "
@@ -60,16 +65,6 @@ class MultiListenerRegistry:
 
     def __len__(self) -> int:
         return len(self._listeners) + len(self._wildcards)
-
-
-def route_of(arguments: tuple[Any, ...]) -> tuple[str, str, Listener]:
-    """Aggregate type, event type and listener from the two ways to say them."""
-    if len(arguments) == 2:
-        arguments = (GLOBAL, *arguments)
-    if len(arguments) != 3:
-        raise TypeError("register() takes (event_type, listener) or (aggregate_type, event_type, listener)")
-    aggregate_type, event_type, listener = arguments
-    return name_of(aggregate_type, "aggregate_type", 64), name_of(event_type, "event_type", 128), checked(listener)
 
 
 def checked(listener: Any) -> Listener:

@@ -41,10 +41,6 @@ class ThreadTokens(threading.local):
 _threads = ThreadTokens()
 
 
-def _is_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
-
-
 class ThreadMonitor(threading.Condition):
     """A condition variable whose wait is spelled `await`."""
 
@@ -121,7 +117,8 @@ class ThreadRuntime:
         else:
             result = self._beside(limit, lambda: context.run(called, function, arguments))
         if isinstance(result, Raised):
-            if isinstance(result.error, KeyboardInterrupt) and _is_main_thread():
+            is_main = threading.current_thread() is threading.main_thread()
+            if is_main and isinstance(result.error, KeyboardInterrupt):
                 raise result.error  # Ctrl-C is for the program, not for the handler that happened to run
         elif result.value is not None and inspect.isawaitable(result.value):
             return self._on_loop(awaited(result.value), context, limit)
