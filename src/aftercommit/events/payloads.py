@@ -143,7 +143,9 @@ class PayloadTypes:
         kind = self._class_for(wanted, event.event_type) or _only(wanted, event)
         known = self._known(plain(kind))
         serializer = self._reader(event.content_type, known.serializer)
-        if event.payload_version != known.marks.version and _shares_versions(known, event):
+        # Versions are those of the name, not of a class without marks that a handler routed by another name uses.
+        has_versions = known.marks is not _UNMARKED or known.name == event.event_type
+        if has_versions and event.payload_version != known.marks.version:
             data = self._upcast(event, plain(kind), known.marks.version, serializer)
             return serializer.decode(serializer.encode(data), kind)
         # What else a row may say of itself is not worth keeping.
@@ -175,13 +177,11 @@ class PayloadTypes:
     # ------------------------------------------------------------ knowing
 
     def _known(self, kind: type) -> Kind:
-        known = self._kinds.get(kind)
-        return known if known is not None else self._learn(kind)
-
-    def _learn(self, kind: type) -> Kind:
-        marks = marks_of(kind) or _UNMARKED
-        serializer = marks.serializer or self._default
-        return self._kinds.setdefault(kind, Kind(event_type_of(kind), marks, serializer, encoder(serializer)))
+        if kind not in self._kinds:
+            marks = marks_of(kind) or _UNMARKED
+            serializer = marks.serializer or self._default
+            self._kinds.setdefault(kind, Kind(event_type_of(kind), marks, serializer, encoder(serializer)))
+        return self._kinds[kind]
 
     def _claimed(self, kind: type) -> Kind:
         """What is known of a class, once its name is its own."""
@@ -253,11 +253,6 @@ def _media_type(content_type: str) -> str:
 
 def _question(event: EventEnvelope, wanted: Any) -> tuple[Any, str, str, int]:
     return wanted, event.event_type, event.content_type, event.payload_version
-
-
-def _shares_versions(known: Kind, event: EventEnvelope) -> bool:
-    """Not a class without marks that a handler routed by another name uses: versions are those of the name."""
-    return known.marks is not _UNMARKED or known.name == event.event_type
 
 
 def _only(wanted: Any, event: EventEnvelope) -> Any:

@@ -103,10 +103,8 @@ def declared(function: object, options: dict[str, Any], *, is_generic: bool) -> 
 
 
 def _id(function: object, given: object) -> str:
-    if given is not None:
-        return _checked_id(given, "id")
-    name = getattr(function, "__name__", None)
-    if name is None or name == "<lambda>":
+    name = getattr(function, "__name__", None) if given is None else given
+    if given is None and name in (None, "<lambda>"):
         raise InvalidHandler(
             f"the handler {function!r} has no name of its own, and rows are stored under it",
             fix='give it one: outbox.handler("OrderPlaced", id="send-receipt")(…)',

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -39,27 +39,20 @@ def called(function: Callable[..., object], arguments: tuple[object, ...]) -> Re
         return Raised(error)
 
 
-async def awaited(value: Awaitable[Any]) -> Result:
-    """Await what a function returned, with the same promise."""
-    try:
-        return Ok(await _whole(value))
-    except BaseException as error:
-        return Raised(error)
-
-
 async def called_async(function: Callable[..., Any], arguments: tuple[object, ...]) -> Result:
-    """Call on a running loop and await what comes back."""
+    """Call on a running loop and await what comes back, with the same promise."""
     try:
-        return Ok(await _whole(function(*arguments)))
+        value = function(*arguments)
+        while inspect.isawaitable(value):  # a forgotten `await` must not pass for a success
+            value = await value
+        return Ok(value)
     except BaseException as error:
         return Raised(error)
 
 
-async def _whole(value: Any) -> Any:
-    """Await until there is nothing left to await: a forgotten `await` must not pass for a success."""
-    while inspect.isawaitable(value):
-        value = await value
-    return value
+def awaited(value: Awaitable[Any]) -> Coroutine[Any, Any, Result]:
+    """Await what a function returned, in the same way."""
+    return called_async(lambda: value, ())
 
 
 class Limit(NamedTuple):
