@@ -8,180 +8,99 @@ from importlib import import_module
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from aftercommit.async_outbox import AsyncOutbox
-    from aftercommit.config import OutboxConfig
-    from aftercommit.delivery.leases import DefaultInFlightTracker
-    from aftercommit.delivery.worker import OutboxDispatcher
-    from aftercommit.engine import Health, Stats
-    from aftercommit.errors import (
-        ColourMismatch,
-        DuplicateHandler,
-        DuplicateListener,
-        HandlerTimeout,
-        InvalidEvent,
-        InvalidHandler,
-        InvalidHeaders,
-        InvalidListener,
-        InvalidName,
-        InvalidOption,
-        InvalidPayload,
-        InvalidPayloadType,
-        InvalidSchedule,
-        MissingDriver,
-        NotAwaited,
-        NotInTransaction,
-        OutboxError,
-        PayloadNotText,
-        PayloadTooLarge,
-        SchemaMismatch,
-        SchemaMissing,
-        StoreBusy,
-        StoreForbidden,
-        StoreReadOnly,
-        StoreUnavailable,
-        TransactionEnded,
-        UndecodablePayload,
-        UndecodableRow,
-        UnknownStore,
-        UnroutableEvent,
-        UnsupportedTransaction,
-    )
-    from aftercommit.events.claims import Claimed, DeadEvent, Lease
-    from aftercommit.events.classes import outbox_event
-    from aftercommit.events.context import ContextProvider, current_context
-    from aftercommit.events.envelope import EventEnvelope, EventStatus
-    from aftercommit.events.fleet import Cluster, ClusterMember
-    from aftercommit.events.ids import EventId
-    from aftercommit.events.metadata import EventMetadata, FailureContext, StoredError
-    from aftercommit.events.names import AggregateType, EventType
-    from aftercommit.events.order import BlockedKey
-    from aftercommit.events.outcome import (
-        DeadLetter,
-        Discard,
-        DispatchResult,
-        Done,
-        RetryAfter,
-        RetryAfterError,
-        Unavailable,
-    )
-    from aftercommit.events.retry import Exponential, ExponentialJitter, Fixed, Jittered, Linear, NoRetry, RetryPolicy
-    from aftercommit.events.serializers import JsonSerializer, MsgpackSerializer, Serializer
-    from aftercommit.handlers.handler import Handler
-    from aftercommit.handlers.listeners import DefaultListenerRegistry, MultiListenerRegistry
-    from aftercommit.handlers.options import any_event
-    from aftercommit.handlers.set import HandlerSet
-    from aftercommit.hooks import (
-        AfterCommitHook,
-        EventInterceptor,
-        InFlightTracker,
-        ListenerRegistry,
-        MetricsExporter,
-        OutboxPollerHandler,
-        WriterHook,
-    )
-    from aftercommit.outbox import Outbox
-    from aftercommit.polling.manual import DrainResult
-    from aftercommit.polling.poller import OutboxPoller
-    from aftercommit.ports import EventStore, TxContext
-    from aftercommit.stores.detect import register_store
-    from aftercommit.stores.scripts import schema_sql
-    from aftercommit.writing.writer import OutboxWriter
+    from aftercommit.async_outbox import AsyncOutbox as AsyncOutbox
+    from aftercommit.config import OutboxConfig as OutboxConfig
+    from aftercommit.delivery.leases import DefaultInFlightTracker as DefaultInFlightTracker
+    from aftercommit.delivery.worker import OutboxDispatcher as OutboxDispatcher
+    from aftercommit.engine import Health as Health
+    from aftercommit.engine import Stats as Stats
+    from aftercommit.errors import ColourMismatch as ColourMismatch
+    from aftercommit.errors import DuplicateHandler as DuplicateHandler
+    from aftercommit.errors import DuplicateListener as DuplicateListener
+    from aftercommit.errors import HandlerTimeout as HandlerTimeout
+    from aftercommit.errors import InvalidEvent as InvalidEvent
+    from aftercommit.errors import InvalidHandler as InvalidHandler
+    from aftercommit.errors import InvalidHeaders as InvalidHeaders
+    from aftercommit.errors import InvalidListener as InvalidListener
+    from aftercommit.errors import InvalidName as InvalidName
+    from aftercommit.errors import InvalidOption as InvalidOption
+    from aftercommit.errors import InvalidPayload as InvalidPayload
+    from aftercommit.errors import InvalidPayloadType as InvalidPayloadType
+    from aftercommit.errors import InvalidSchedule as InvalidSchedule
+    from aftercommit.errors import MissingDriver as MissingDriver
+    from aftercommit.errors import NotAwaited as NotAwaited
+    from aftercommit.errors import NotInTransaction as NotInTransaction
+    from aftercommit.errors import OutboxError as OutboxError
+    from aftercommit.errors import PayloadNotText as PayloadNotText
+    from aftercommit.errors import PayloadTooLarge as PayloadTooLarge
+    from aftercommit.errors import SchemaMismatch as SchemaMismatch
+    from aftercommit.errors import SchemaMissing as SchemaMissing
+    from aftercommit.errors import StoreBusy as StoreBusy
+    from aftercommit.errors import StoreForbidden as StoreForbidden
+    from aftercommit.errors import StoreReadOnly as StoreReadOnly
+    from aftercommit.errors import StoreUnavailable as StoreUnavailable
+    from aftercommit.errors import TransactionEnded as TransactionEnded
+    from aftercommit.errors import UndecodablePayload as UndecodablePayload
+    from aftercommit.errors import UndecodableRow as UndecodableRow
+    from aftercommit.errors import UnknownStore as UnknownStore
+    from aftercommit.errors import UnroutableEvent as UnroutableEvent
+    from aftercommit.errors import UnsupportedTransaction as UnsupportedTransaction
+    from aftercommit.events.claims import Claimed as Claimed
+    from aftercommit.events.claims import DeadEvent as DeadEvent
+    from aftercommit.events.claims import Lease as Lease
+    from aftercommit.events.classes import outbox_event as outbox_event
+    from aftercommit.events.codec import JsonSerializer as JsonSerializer
+    from aftercommit.events.codec import MsgpackSerializer as MsgpackSerializer
+    from aftercommit.events.codec import Serializer as Serializer
+    from aftercommit.events.context import ContextProvider as ContextProvider
+    from aftercommit.events.context import EventMetadata as EventMetadata
+    from aftercommit.events.context import FailureContext as FailureContext
+    from aftercommit.events.context import StoredError as StoredError
+    from aftercommit.events.context import current_context as current_context
+    from aftercommit.events.envelope import EventEnvelope as EventEnvelope
+    from aftercommit.events.envelope import EventStatus as EventStatus
+    from aftercommit.events.ids import EventId as EventId
+    from aftercommit.events.names import AggregateType as AggregateType
+    from aftercommit.events.names import EventType as EventType
+    from aftercommit.events.order import BlockedKey as BlockedKey
+    from aftercommit.events.order import Cluster as Cluster
+    from aftercommit.events.order import ClusterMember as ClusterMember
+    from aftercommit.events.outcome import DeadLetter as DeadLetter
+    from aftercommit.events.outcome import Discard as Discard
+    from aftercommit.events.outcome import DispatchResult as DispatchResult
+    from aftercommit.events.outcome import Done as Done
+    from aftercommit.events.outcome import RetryAfter as RetryAfter
+    from aftercommit.events.outcome import RetryAfterError as RetryAfterError
+    from aftercommit.events.outcome import Unavailable as Unavailable
+    from aftercommit.events.retry import Exponential as Exponential
+    from aftercommit.events.retry import ExponentialJitter as ExponentialJitter
+    from aftercommit.events.retry import Fixed as Fixed
+    from aftercommit.events.retry import Jittered as Jittered
+    from aftercommit.events.retry import Linear as Linear
+    from aftercommit.events.retry import NoRetry as NoRetry
+    from aftercommit.events.retry import RetryPolicy as RetryPolicy
+    from aftercommit.handlers.handler import Handler as Handler
+    from aftercommit.handlers.listeners import DefaultListenerRegistry as DefaultListenerRegistry
+    from aftercommit.handlers.listeners import MultiListenerRegistry as MultiListenerRegistry
+    from aftercommit.handlers.options import any_event as any_event
+    from aftercommit.handlers.set import HandlerSet as HandlerSet
+    from aftercommit.hooks import AfterCommitHook as AfterCommitHook
+    from aftercommit.hooks import EventInterceptor as EventInterceptor
+    from aftercommit.hooks import InFlightTracker as InFlightTracker
+    from aftercommit.hooks import ListenerRegistry as ListenerRegistry
+    from aftercommit.hooks import MetricsExporter as MetricsExporter
+    from aftercommit.hooks import OutboxPollerHandler as OutboxPollerHandler
+    from aftercommit.hooks import WriterHook as WriterHook
+    from aftercommit.outbox import Outbox as Outbox
+    from aftercommit.polling.manual import DrainResult as DrainResult
+    from aftercommit.polling.poller import OutboxPoller as OutboxPoller
+    from aftercommit.ports import EventStore as EventStore
+    from aftercommit.ports import TxContext as TxContext
+    from aftercommit.stores.detect import register_store as register_store
+    from aftercommit.stores.scripts import schema_sql as schema_sql
+    from aftercommit.writing.writer import OutboxWriter as OutboxWriter
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "AfterCommitHook",
-    "AggregateType",
-    "AsyncOutbox",
-    "BlockedKey",
-    "Claimed",
-    "Cluster",
-    "ClusterMember",
-    "ColourMismatch",
-    "ContextProvider",
-    "DeadEvent",
-    "DeadLetter",
-    "DefaultInFlightTracker",
-    "DefaultListenerRegistry",
-    "Discard",
-    "DispatchResult",
-    "Done",
-    "DrainResult",
-    "DuplicateHandler",
-    "DuplicateListener",
-    "EventEnvelope",
-    "EventId",
-    "EventInterceptor",
-    "EventMetadata",
-    "EventStatus",
-    "EventStore",
-    "EventType",
-    "Exponential",
-    "ExponentialJitter",
-    "FailureContext",
-    "Fixed",
-    "Handler",
-    "HandlerSet",
-    "HandlerTimeout",
-    "Health",
-    "InFlightTracker",
-    "InvalidEvent",
-    "InvalidHandler",
-    "InvalidHeaders",
-    "InvalidListener",
-    "InvalidName",
-    "InvalidOption",
-    "InvalidPayload",
-    "InvalidPayloadType",
-    "InvalidSchedule",
-    "Jittered",
-    "JsonSerializer",
-    "Lease",
-    "Linear",
-    "ListenerRegistry",
-    "MetricsExporter",
-    "MissingDriver",
-    "MsgpackSerializer",
-    "MultiListenerRegistry",
-    "NoRetry",
-    "NotAwaited",
-    "NotInTransaction",
-    "Outbox",
-    "OutboxConfig",
-    "OutboxDispatcher",
-    "OutboxError",
-    "OutboxPoller",
-    "OutboxPollerHandler",
-    "OutboxWriter",
-    "PayloadNotText",
-    "PayloadTooLarge",
-    "RetryAfter",
-    "RetryAfterError",
-    "RetryPolicy",
-    "SchemaMismatch",
-    "SchemaMissing",
-    "Serializer",
-    "Stats",
-    "StoreBusy",
-    "StoreForbidden",
-    "StoreReadOnly",
-    "StoreUnavailable",
-    "StoredError",
-    "TransactionEnded",
-    "TxContext",
-    "Unavailable",
-    "UndecodablePayload",
-    "UndecodableRow",
-    "UnknownStore",
-    "UnroutableEvent",
-    "UnsupportedTransaction",
-    "WriterHook",
-    "any_event",
-    "current_context",
-    "outbox_event",
-    "register_store",
-    "schema_sql",
-]
 
 #: Where each name is at home. A program loads what it uses when it uses it: the first look at a name loads its module.
 _HOMES = {
@@ -200,18 +119,16 @@ _HOMES = {
     ),
     "events.claims": ("Claimed", "DeadEvent", "Lease"),
     "events.classes": ("outbox_event",),
-    "events.context": ("ContextProvider", "current_context"),
+    "events.codec": ("JsonSerializer", "MsgpackSerializer", "Serializer"),
+    "events.context": ("ContextProvider", "EventMetadata", "FailureContext", "StoredError", "current_context"),
     "events.envelope": ("EventEnvelope", "EventStatus"),
-    "events.fleet": ("Cluster", "ClusterMember"),
     "events.ids": ("EventId",),
-    "events.metadata": ("EventMetadata", "FailureContext", "StoredError"),
     "events.names": ("AggregateType", "EventType"),
-    "events.order": ("BlockedKey",),
+    "events.order": ("BlockedKey", "Cluster", "ClusterMember"),
     "events.outcome": (
         "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError", "Unavailable",
     ),
     "events.retry": ("Exponential", "ExponentialJitter", "Fixed", "Jittered", "Linear", "NoRetry", "RetryPolicy"),
-    "events.serializers": ("JsonSerializer", "MsgpackSerializer", "Serializer"),
     "handlers.handler": ("Handler",),
     "handlers.listeners": ("DefaultListenerRegistry", "MultiListenerRegistry"),
     "handlers.options": ("any_event",),
@@ -230,7 +147,8 @@ _HOMES = {
 }  # fmt: skip
 _HOME_OF = {name: f"{__name__}.{module}" for module, names in _HOMES.items() for name in names}
 
-if not TYPE_CHECKING:  # a checker that saw it would take every misspelt name for one that is there
+if not TYPE_CHECKING:  # a checker that saw __getattr__ would take every misspelt name for one that is there
+    __all__ = list(_HOME_OF)
 
     def __getattr__(name):
         if name not in _HOME_OF:
@@ -240,4 +158,4 @@ if not TYPE_CHECKING:  # a checker that saw it would take every misspelt name fo
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOME_OF})

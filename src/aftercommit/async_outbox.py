@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from enum import Enum
-from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar, Unpack, overload
 
 from aftercommit.base import OutboxBase
 from aftercommit.engine import Engine, Stats
 from aftercommit.errors import OutboxError
+from aftercommit.events.annotations import EventObject
 from aftercommit.events.claims import QueryResult
 from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.envelope import EventEnvelope
-from aftercommit.events.fleet import Cluster
 from aftercommit.events.ids import EventId, EventIds
-from aftercommit.events.shapes import EventObject
+from aftercommit.events.order import Cluster
 from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
@@ -160,9 +159,7 @@ class AsyncOutbox(OutboxBase):
     async def __aenter__(self) -> Self:
         return await self.start()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self.close()
 
     # ------------------------------------------------------------ by hand
@@ -186,7 +183,7 @@ class AsyncOutbox(OutboxBase):
 
     async def purge(self, older_than: Duration | None = None, *, dead: bool | None = None) -> int:
         """Delete rows that ended longer ago than that; by default purge_retention. Dead ones only when asked to."""
-        return await self._opened(self._purge(older_than, dead))
+        return await self._purge(older_than, dead)
 
     async def stats(self) -> Stats:
         """What waits in the table and in memory, and what was counted since start."""
@@ -245,9 +242,7 @@ class AsyncTransaction(OwnedTransaction):
     async def __aenter__(self) -> Self:
         return self if self._root is not None else await self.begin()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self._shielded(lambda: self._leave(error))
 
     async def _shielded(self, work: Callable[[], Any]) -> None:

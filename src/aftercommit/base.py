@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 from weakref import WeakSet
 
-from aftercommit.config import OutboxConfig, Wiring, configure
+from aftercommit.config import OutboxConfig, configure
 from aftercommit.delivery.agenda import EVERYWHERE, FIRST_LOOK
 from aftercommit.engine import Engine, Health
 from aftercommit.errors import ColourMismatch, InvalidOption, NotInTransaction, UnsupportedTransaction
@@ -21,6 +21,7 @@ from aftercommit.handlers.handler import Fallback
 from aftercommit.handlers.listeners import DefaultListenerRegistry
 from aftercommit.handlers.routing import Router
 from aftercommit.handlers.set import AnyHandler, HandlerSet
+from aftercommit.options import Wiring
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aftercommit.outbox")
 
-T = TypeVar("T")
 Step = TypeVar("Step", bound=Callable[[Any], Any])
 
 
@@ -130,7 +130,7 @@ class OutboxBase(HandlerSet, ABC):
 
         It runs in the publisher's thread or task and in its transaction.
         """
-        return self._bus.subscribe(kind) if subscriber is None else self._bus.subscribe(kind, subscriber)
+        return self._bus.subscribe(kind, subscriber)
 
     def _check(self, handlers: Sequence[AnyHandler], fallbacks: Sequence[Fallback]) -> None:
         self._refuse_receivers()
@@ -159,15 +159,10 @@ class OutboxBase(HandlerSet, ABC):
         if self._engine is not None:
             self._engine.agenda.add(EVERYWHERE)
 
-    def _look_soon(self) -> None:
-        """A commit is under way, and nobody will tell when it is done."""
+    def _look(self, after: float = 0.0) -> None:
+        """A commit is done that could not be seen, or under way, and nobody will tell when it is done."""
         if self._engine is not None:
-            self._engine.agenda.look_for_expected(FIRST_LOOK)
-
-    def _look_now(self) -> None:
-        """A commit is done that could not be seen."""
-        if self._engine is not None:
-            self._engine.agenda.look_for_expected(0.0)
+            self._engine.agenda.look_for_expected(after)
 
     # ------------------------------------------------------------ looking
 
@@ -210,7 +205,7 @@ class OutboxBase(HandlerSet, ABC):
             return transaction
         if isinstance(tx, OwnedTransaction):
             return self._own(tx)
-        if _is_of_sqlalchemy(type(tx)):
+        if any(each.__module__.startswith("sqlalchemy.") for each in type(tx).__mro__):  # without importing it
             unit = self._edge().join(tx)
             if unit is not None:
                 return unit
@@ -227,7 +222,7 @@ class OutboxBase(HandlerSet, ABC):
         if self._sqlalchemy is None:
             from aftercommit.transactions.sqlalchemy_edge import SqlAlchemyEdge  # noqa: PLC0415
 
-            self._sqlalchemy = SqlAlchemyEdge(self._store, self._target, self._look_now, self._look_soon)
+            self._sqlalchemy = SqlAlchemyEdge(self._store, self._target, self._look, lambda: self._look(FIRST_LOOK))
         return self._sqlalchemy
 
     def attach(self, metadata: Any) -> Any:
@@ -262,19 +257,14 @@ class OutboxBase(HandlerSet, ABC):
             on_change=lambda: self._engine.unblocked() if self._engine else None,
         )
 
-    async def _opened(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Do something in the table, once it is there."""
-        await self._store.open()
-        return await work()
-
-    def _purge(self, older_than: Duration | None, dead: bool | None) -> Callable[[], Coroutine[Any, Any, int]]:
+    async def _purge(self, older_than: Duration | None, dead: bool | None) -> int:
         age: timedelta | None = self.config.purge_retention
         if older_than is not None:
             age = duration(older_than, name="older_than")
         if age is None:
             raise InvalidOption("purge() does not know how old is old", fix='purge("7d"), or set purge_retention')
-        is_dead_too = self.config.purge_dead if dead is None else dead
-        return lambda: self._current().purge.purge(age, dead=is_dead_too)
+        await self._store.open()
+        return await self._current().purge.purge(age, dead=self.config.purge_dead if dead is None else dead)
 
     def _after_fork(self) -> None:
         """Nothing of the parent's may be used in a child: its threads are not here, its connections are its own."""
@@ -285,11 +275,6 @@ class OutboxBase(HandlerSet, ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._store!r})"
-
-
-def _is_of_sqlalchemy(kind: type) -> bool:
-    """Without importing it."""
-    return any(each.__module__.startswith("sqlalchemy.") for each in kind.__mro__)
 
 
 _living: Final[WeakSet[OutboxBase]] = WeakSet()

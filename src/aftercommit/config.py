@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from aftercommit.errors import InvalidOption, did_you_mean
+from aftercommit.events.codec import Serializer
 from aftercommit.events.context import ContextProvider
-from aftercommit.events.durations import Duration
-from aftercommit.events.retry import RetryPolicy, default_policy
-from aftercommit.events.serializers import Serializer
+from aftercommit.events.retry import DEFAULT_POLICY, RetryPolicy
 from aftercommit.hooks import EventInterceptor, InFlightTracker, ListenerRegistry, MetricsExporter, WriterHook
 from aftercommit.options import (
     ABOVE_ZERO,
@@ -54,11 +53,6 @@ def _option(
     return made
 
 
-def _made(make: Callable[[], T], kind: Kind, of: Of, meaning: str, *, shown: str) -> T:
-    """One whose default is made anew for each configuration."""
-    return field(default_factory=make, metadata={"option": Option(kind, of, meaning, shown)})
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutboxConfig:
     """The options of an outbox. Durations take a timedelta, seconds, or text such as "200ms", "5s", "1m"."""
@@ -71,7 +65,7 @@ class OutboxConfig:
     cold_queue_capacity: int = _option(1000, COUNT, Of.DELIVERY, "events from the table that may wait in memory")
     max_attempts: int = _option(10, COUNT, Of.DELIVERY,
         "failed attempts after which an event is DEAD; a retry policy may have its own limit")
-    retry_policy: RetryPolicy = _made(default_policy,
+    retry_policy: RetryPolicy = _option(DEFAULT_POLICY,
         having("an object with `delay(attempts)` and `should_retry(error)`", "delay", "should_retry"), Of.DELIVERY,
         "when to try again: after 200 ms, doubled each time, at most 60 s, times 0.5 to 1.5 at random. "
         "Others: `Exponential`, `Fixed`, `Linear`, `Jittered`, `NoRetry`, or one of your own",
@@ -134,7 +128,7 @@ class OutboxConfig:
     create_schema: bool | None = _option(None, SWITCH_OR_NONE, Of.WRITING,
         "create and upgrade the tables on first use; else call `outbox.create_schema()`. "
         "`None`: as the store does by default", shown="`None` (SQLite: `True`)")
-    metrics: MetricsExporter = _made(MetricsExporter,
+    metrics: MetricsExporter = _option(MetricsExporter(),
         having("a `MetricsExporter`", "record_queue_depths"), Of.WRITING,
         "takes the counters and gauges", shown="one that does nothing")
     interceptors: Sequence[EventInterceptor] = _option((), INTERCEPTORS, Of.DELIVERY,
@@ -222,6 +216,3 @@ def _check_order(config: OutboxConfig) -> None:
             f"max_poll_interval={config.max_poll_interval} is shorter than poll_interval={config.poll_interval}",
             fix="raise max_poll_interval, or leave it out for a fixed pause",
         )
-
-
-__all__ = ["OPTIONS", "Duration", "OutboxConfig", "Wiring", "configure"]

@@ -20,8 +20,7 @@ from aftercommit.delivery.settler import Settler
 from aftercommit.delivery.worker import HotPathway, OutboxDispatcher
 from aftercommit.errors import InvalidOption
 from aftercommit.events.claims import Backlog
-from aftercommit.events.fleet import Cluster, Instance
-from aftercommit.events.order import BlockedKey
+from aftercommit.events.order import BlockedKey, Cluster, Instance
 from aftercommit.handlers.routing import Router
 from aftercommit.meter import Meter
 from aftercommit.ordering.fleet import Fleet, cluster_of

@@ -32,189 +32,133 @@ class OutboxError(Exception):
         advice = f"\n  Fix: {self.fix}" if self.fix else ""
         return f"[{self.code}] {self.message}{advice}"
 
+    def __init_subclass__(cls, code: str = "") -> None:
+        if code:
+            cls.code = code
 
-class NotInTransaction(OutboxError, RuntimeError):
+
+class NotInTransaction(OutboxError, RuntimeError, code="AC001"):
     """There is no open transaction that the event could be part of; nothing was written."""
 
-    code = "AC001"
 
-
-class TransactionEnded(OutboxError, RuntimeError):
+class TransactionEnded(OutboxError, RuntimeError, code="AC002"):
     """The transaction was ended behind the outbox's back; what was written in it is not delivered from memory."""
 
-    code = "AC002"
 
-
-class NotAwaited(OutboxError, RuntimeError):
+class NotAwaited(OutboxError, RuntimeError, code="AC003"):
     """AsyncOutbox.write() was called and its result never awaited; the transaction was rolled back."""
 
-    code = "AC003"
 
-
-class UnsupportedTransaction(OutboxError, TypeError):
+class UnsupportedTransaction(OutboxError, TypeError, code="AC005"):
     """The object given as `tx` is nothing that this store can write through."""
 
-    code = "AC005"
 
-
-class InvalidEvent(OutboxError, ValueError):
+class InvalidEvent(OutboxError, ValueError, code="AC010"):
     """The event breaks a rule of the envelope; the transaction was not touched."""
 
-    code = "AC010"
 
-
-class PayloadTooLarge(InvalidEvent):
+class PayloadTooLarge(InvalidEvent, code="AC011"):
     """The encoded payload is over the limit."""
 
-    code = "AC011"
 
-
-class InvalidPayload(InvalidEvent):
+class InvalidPayload(InvalidEvent, code="AC012"):
     """The payload is missing, given twice, or cannot be encoded as JSON."""
 
-    code = "AC012"
 
-
-class PayloadNotText(OutboxError, ValueError):
+class PayloadNotText(OutboxError, ValueError, code="AC013"):
     """`payload_json` was asked of a binary payload that is not UTF-8."""
 
-    code = "AC013"
 
-
-class InvalidName(InvalidEvent):
+class InvalidName(InvalidEvent, code="AC014"):
     """An event type, aggregate type, id, tenant or key is empty, too long or not text."""
 
-    code = "AC014"
 
-
-class InvalidHeaders(InvalidEvent):
+class InvalidHeaders(InvalidEvent, code="AC015"):
     """Headers map strings to strings."""
 
-    code = "AC015"
 
-
-class InvalidSchedule(InvalidEvent):
+class InvalidSchedule(InvalidEvent, code="AC016"):
     """`available_at`, `deliver_after` or `occurred_at` make no sense, alone or together."""
 
-    code = "AC016"
 
-
-class DuplicateListener(OutboxError, RuntimeError):
+class DuplicateListener(OutboxError, RuntimeError, code="AC021"):
     """One (aggregate type, event type) has one listener."""
 
-    code = "AC021"
 
-
-class InvalidListener(OutboxError, TypeError):
+class InvalidListener(OutboxError, TypeError, code="AC022"):
     """What was registered can never be run as a listener."""
 
-    code = "AC022"
 
-
-class UnroutableEvent(OutboxError, RuntimeError):
+class UnroutableEvent(OutboxError, RuntimeError, code="AC023"):
     """No listener of this process matches the event."""
 
-    code = "AC023"
 
-
-class InvalidHandler(OutboxError, TypeError):
+class InvalidHandler(OutboxError, TypeError, code="AC024"):
     """What was declared cannot be a handler or fallback: its signature, route, id or options make no sense."""
 
-    code = "AC024"
 
-
-class DuplicateHandler(OutboxError, RuntimeError):
+class DuplicateHandler(OutboxError, RuntimeError, code="AC025"):
     """An id or alias names two handlers, or a handler or payload type has two fallbacks."""
 
-    code = "AC025"
 
-
-class HandlerTimeout(OutboxError, TimeoutError):
+class HandlerTimeout(OutboxError, TimeoutError, code="AC026"):
     """A handler ran for longer than its timeout. `still_runs`: it is sync, and nothing could end it."""
-
-    code = "AC026"
 
     def __init__(self, message: str, *, fix: str = "", still_runs: bool = False) -> None:
         super().__init__(message, fix=fix)
         self.still_runs = still_runs
 
 
-class SchemaMissing(OutboxError, RuntimeError):
+class SchemaMissing(OutboxError, RuntimeError, code="AC030"):
     """The outbox table is not there."""
 
-    code = "AC030"
 
-
-class SchemaMismatch(OutboxError, RuntimeError):
+class SchemaMismatch(OutboxError, RuntimeError, code="AC031"):
     """The table was made by a release that this one cannot work with."""
 
-    code = "AC031"
 
-
-class StoreBusy(OutboxError, RuntimeError):
+class StoreBusy(OutboxError, RuntimeError, code="AC032"):
     """Another writer held the database for longer than the busy timeout."""
 
-    code = "AC032"
 
-
-class UndecodableRow(OutboxError, ValueError):
+class UndecodableRow(OutboxError, ValueError, code="AC033"):
     """A stored row cannot be turned back into an event."""
 
-    code = "AC033"
 
-
-class StoreUnavailable(OutboxError, ConnectionError):
+class StoreUnavailable(OutboxError, ConnectionError, code="AC034"):
     """The database cannot be reached, or refuses the login."""
 
-    code = "AC034"
 
-
-class StoreForbidden(OutboxError, PermissionError):
+class StoreForbidden(OutboxError, PermissionError, code="AC035"):
     """The database user lacks a right that the outbox needs."""
 
-    code = "AC035"
 
-
-class StoreReadOnly(OutboxError, RuntimeError):
+class StoreReadOnly(OutboxError, RuntimeError, code="AC036"):
     """The database takes no writes: a replica, or a session that is set to read-only."""
 
-    code = "AC036"
 
-
-class InvalidOption(OutboxError, ValueError):
+class InvalidOption(OutboxError, ValueError, code="AC040"):
     """An option has a value that it cannot have, or makes no sense in this wiring."""
 
-    code = "AC040"
 
-
-class UnknownStore(OutboxError, ValueError):
+class UnknownStore(OutboxError, ValueError, code="AC041"):
     """No store is known for the target."""
 
-    code = "AC041"
 
-
-class ColourMismatch(OutboxError, TypeError):
+class ColourMismatch(OutboxError, TypeError, code="AC042"):
     """A blocking store under asyncio would stop the loop in silence; an async one cannot run under threads."""
 
-    code = "AC042"
 
-
-class MissingDriver(OutboxError, ImportError):
+class MissingDriver(OutboxError, ImportError, code="AC043"):
     """The library that speaks to this database is not installed."""
 
-    code = "AC043"
 
-
-class InvalidPayloadType(OutboxError, TypeError):
+class InvalidPayloadType(OutboxError, TypeError, code="AC017"):
     """A class cannot serve as a type of payload, or what was declared for it does not fit it."""
 
-    code = "AC017"
 
-
-class UndecodablePayload(OutboxError, ValueError):
+class UndecodablePayload(OutboxError, ValueError, code="AC018"):
     """A stored payload cannot be turned into what the handler takes. Trying again would not help."""
-
-    code = "AC018"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

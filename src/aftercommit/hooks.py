@@ -33,11 +33,9 @@ class OutboxPollerHandler(Protocol):
     def handle(self, claimed: Claimed, *followers: Claimed) -> bool:
         """False ends the cycle; the event is given back. Where order is kept the later events of its key come with it,
         and are taken with it or not at all."""
-        ...
 
     def room(self) -> int:
         """How many more it could take now."""
-        ...
 
 
 class WriterHook:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from enum import Enum
-from types import TracebackType
-from typing import Any, Self, Unpack, overload
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from aftercommit.base import OutboxBase
 from aftercommit.engine import Engine, Stats
-from aftercommit.events.claims import DeadEvent, QueryResult
+from aftercommit.events.annotations import EventObject
+from aftercommit.events.claims import QueryResult
 from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.envelope import EventEnvelope
-from aftercommit.events.fleet import Cluster
 from aftercommit.events.ids import EventId, EventIds
-from aftercommit.events.shapes import EventObject
+from aftercommit.events.order import Cluster
 from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
@@ -25,6 +25,9 @@ from aftercommit.transactions.owned import OwnedTransaction
 from aftercommit.transactions.unit import UnitOfWork
 from aftercommit.writing.compose import MISSING, WriteOptions
 from aftercommit.writing.writer import refuse_without_transaction
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Outbox(OutboxBase):
@@ -134,9 +137,7 @@ class Outbox(OutboxBase):
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
 
     # ------------------------------------------------------------ by hand
@@ -160,7 +161,7 @@ class Outbox(OutboxBase):
 
     def purge(self, older_than: Duration | None = None, *, dead: bool | None = None) -> int:
         """Delete rows that ended longer ago than that; by default purge_retention. Dead ones only when asked to."""
-        return run(self._opened(self._purge(older_than, dead)))
+        return run(self._purge(older_than, dead))
 
     def stats(self) -> Stats:
         """What waits in the table and in memory, and what was counted since start."""
@@ -213,38 +214,28 @@ class Transaction(OwnedTransaction):
             run(self._begin())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         run(self._leave(error))
 
 
+def _blocking(
+    method: Callable[Concatenate[DeadEvents, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[DeadLetters, P], T]:
+    @wraps(method)
+    def call(self: DeadLetters, /, *arguments: P.args, **keywords: P.kwargs) -> T:
+        return run(method(self._dead, *arguments, **keywords))
+
+    return call
+
+
 class DeadLetters:
-    """`outbox.dead` for threads."""
+    """`outbox.dead` for threads: what DeadEvents does, to its end."""
 
     def __init__(self, dead: DeadEvents) -> None:
         self._dead = dead
 
-    def query(
-        self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None, limit: int = 100
-    ) -> list[DeadEvent]:
-        """Dead events, oldest first."""
-        return run(self._dead.query(event_type=event_type, aggregate_type=aggregate_type, limit=limit))
-
-    def count(self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None) -> int:
-        """How many."""
-        return run(self._dead.count(event_type=event_type, aggregate_type=aggregate_type))
-
-    def replay(self, event_id: str, *, handler_id: str | None = None) -> bool:
-        """Make it NEW again, with all its attempts. False when it is not dead."""
-        return run(self._dead.replay(event_id, handler_id=handler_id))
-
-    def replay_all(
-        self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None, batch_size: int = 100
-    ) -> int:
-        """Replay every dead event once; how many."""
-        return run(self._dead.replay_all(event_type=event_type, aggregate_type=aggregate_type, batch_size=batch_size))
-
-    def discard(self, event_id: str, *, handler_id: str | None = None, reason: str = "") -> bool:
-        """End it as DONE without delivering it; the reason is kept. False when it is not dead."""
-        return run(self._dead.discard(event_id, handler_id=handler_id, reason=reason))
+    query = _blocking(DeadEvents.query)
+    count = _blocking(DeadEvents.count)
+    replay = _blocking(DeadEvents.replay)
+    replay_all = _blocking(DeadEvents.replay_all)
+    discard = _blocking(DeadEvents.discard)

@@ -13,7 +13,7 @@ import pytest
 from aftercommit import InvalidHeaders, InvalidName
 from aftercommit.errors import InvalidPayloadType
 from aftercommit.events.classes import Marks, marks_of, outbox_event
-from aftercommit.events.serializers import JsonSerializer, MsgpackSerializer
+from aftercommit.events.codec import JsonSerializer, MsgpackSerializer
 
 
 @dataclasses.dataclass

@@ -12,8 +12,8 @@ import pytest
 from aftercommit import EventEnvelope, InvalidName, InvalidOption, UnroutableEvent
 from aftercommit.errors import InvalidPayloadType, UndecodablePayload
 from aftercommit.events.classes import outbox_event
+from aftercommit.events.codec import JsonSerializer, MsgpackSerializer
 from aftercommit.events.payloads import Encoded, PayloadTypes
-from aftercommit.events.serializers import JsonSerializer, MsgpackSerializer
 from tests.events import shapes
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from aftercommit.errors import InvalidOption
 from aftercommit.events.retry import (
+    DEFAULT_POLICY,
     LONGEST,
     Exponential,
     ExponentialJitter,
@@ -22,7 +23,6 @@ from aftercommit.events.retry import (
     Linear,
     NoRetry,
     RetryPolicy,
-    default_policy,
     delay_of,
     limit_of,
     should_retry,
@@ -403,7 +403,7 @@ def test_a_policy_shows_its_settings(policy, shown):
 
 
 def test_the_default_is_that_of_the_specification():
-    policy = default_policy()
+    policy = DEFAULT_POLICY
 
     assert policy == ExponentialJitter(base="200ms", maximum="60s")
     assert all(ms(100) <= policy.delay(1) <= ms(300) for _ in range(100))

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aftercommit import InvalidPayload
-from aftercommit.events.serializers import JsonSerializer, MsgpackSerializer, Serializer, encoder, reason_of
+from aftercommit.events.codec import JsonSerializer, MsgpackSerializer, Serializer, encoder, reason_of
 from tests.events import shapes
 
 BOTH = pytest.mark.parametrize("serializer", [JsonSerializer(), MsgpackSerializer()], ids=["json", "msgpack"])
@@ -152,7 +152,7 @@ def test_a_model_is_no_way_around_the_rules_of_json(ratio: float) -> None:
 
 def test_pydantic_is_loaded_only_by_those_who_use_it() -> None:
     script = (
-        "import sys, dataclasses; from aftercommit.events.serializers import JsonSerializer\n"
+        "import sys, dataclasses; from aftercommit.events.codec import JsonSerializer\n"
         "@dataclasses.dataclass\nclass A: a: int\n"
         "s = JsonSerializer(); assert s.decode(s.encode(A(1)), A) == A(1)\n"
         "print([name for name in ('pydantic', 'attrs', 'attr') if name in sys.modules])"

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from aftercommit import EventEnvelope
 from aftercommit.errors import InvalidPayloadType, UndecodablePayload
 from aftercommit.events.classes import outbox_event
+from aftercommit.events.codec import MsgpackSerializer
 from aftercommit.events.payloads import PayloadTypes
-from aftercommit.events.serializers import MsgpackSerializer
 
 
 @outbox_event(version=3)

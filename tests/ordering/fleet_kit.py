@@ -8,8 +8,7 @@ from typing import Any
 
 from aftercommit.delivery.agenda import Place
 from aftercommit.delivery.ownership import Change, Ownership
-from aftercommit.events.fleet import Instance
-from aftercommit.events.order import OrderKey
+from aftercommit.events.order import Instance, OrderKey
 from aftercommit.ordering.fleet import Fleet
 from aftercommit.stores.detect import open_store
 from tests.delivery.faulty import FaultyStore, colour_of, new_runtime, plain_config

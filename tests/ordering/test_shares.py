@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aftercommit.events.fleet import FleetView, Holder, Member
+from aftercommit.events.order import FleetView, Holder, Member
 from aftercommit.ordering.shares import Plan, living, plan, target_of
 
 STALE = timedelta(seconds=30)

@@ -12,7 +12,7 @@ from typing import Any
 
 from aftercommit import Outbox
 from aftercommit.events.claims import ALL_PARTITIONS
-from aftercommit.events.fleet import Cluster
+from aftercommit.events.order import Cluster
 from tests.promises.effects import Effects, first_effects
 from tests.promises.harness import Fleet, Process
 from tests.promises.waiting import pause, until

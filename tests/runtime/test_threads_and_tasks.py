@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from aftercommit.events.outcome import Ok
-from aftercommit.runtime.clock import boottime
+from aftercommit.runtime.process import boottime
 from tests.delivery.faulty import (
     count_from_here,  # noqa: F401  (used by every test here)
     new_runtime,

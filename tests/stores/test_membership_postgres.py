@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from aftercommit.errors import StoreBusy
-from aftercommit.events.fleet import Instance
+from aftercommit.events.order import Instance
 from aftercommit.stores.postgres import asyncpg_driver, psycopg_pools
 from aftercommit.stores.postgres.dialect import PSYCOPG
 from aftercommit.stores.sql.identifiers import TableNames

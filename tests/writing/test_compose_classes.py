@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from aftercommit import EventEnvelope, InvalidEvent, InvalidHeaders, InvalidName, PayloadTooLarge
 from aftercommit.events.classes import outbox_event
+from aftercommit.events.codec import MsgpackSerializer
 from aftercommit.events.context import as_headers, split
 from aftercommit.events.payloads import PayloadTypes
-from aftercommit.events.serializers import MsgpackSerializer
 from aftercommit.writing.compose import Composer
 
 

@@ -11,9 +11,8 @@ from typing import Final
 from aftercommit.delivery.limits import Limiter
 from aftercommit.errors import HandlerTimeout, InvalidListener
 from aftercommit.events.claims import Claimed
-from aftercommit.events.context import carried, restore, split
+from aftercommit.events.context import EventMetadata, FailureContext, carried, restore, split
 from aftercommit.events.envelope import EventEnvelope
-from aftercommit.events.metadata import EventMetadata, FailureContext
 from aftercommit.events.outcome import Ok, Raised, Result, RetryAfter
 from aftercommit.events.payloads import PayloadTypes
 from aftercommit.events.redact import error_text

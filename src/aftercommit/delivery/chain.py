@@ -24,7 +24,7 @@ from aftercommit.delivery.outcomes import (
 )
 from aftercommit.errors import HandlerTimeout, UndecodablePayload, UnroutableEvent
 from aftercommit.events.claims import Claimed, RowKey
-from aftercommit.events.metadata import StoredError
+from aftercommit.events.context import StoredError
 from aftercommit.events.outcome import (
     DONE,
     Dead,

@@ -15,7 +15,6 @@ from django.db.transaction import atomic
 from django.utils.asyncio import async_unsafe
 from django.utils.connection import ConnectionProxy
 
-from aftercommit.config import Wiring
 from aftercommit.django.conf import options_of
 from aftercommit.django.databases import is_in_memory
 from aftercommit.django.store import DjangoStore
@@ -24,6 +23,7 @@ from aftercommit.django.workers import BlockRuntime, WorkerRuntime
 from aftercommit.engine import Engine
 from aftercommit.errors import InvalidOption, UnknownStore, UnsupportedTransaction
 from aftercommit.events.durations import Duration, seconds_of
+from aftercommit.options import Wiring
 from aftercommit.outbox import Outbox
 from aftercommit.polling.manual import DrainResult
 from aftercommit.ports import Runtime, TxContext

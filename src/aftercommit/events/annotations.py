@@ -1,17 +1,17 @@
-"""What a handler's annotation means: which classes, under which names, and whether payloads can be made into them."""
+"""The classes of payloads: what a handler's annotation names, and what type checkers let through as an event."""
 
 from __future__ import annotations
 
 import types
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, Union, get_args, get_origin, is_typeddict
+from typing import Annotated, Any, ClassVar, Final, Protocol, TypeAlias, Union, get_args, get_origin, is_typeddict
 
 import msgspec
 
 from aftercommit.errors import InvalidPayloadType
 from aftercommit.events.classes import marks_of
+from aftercommit.events.codec import is_model
 from aftercommit.events.names import name_of
-from aftercommit.events.serializers import is_model
 
 _DECODABLE: Final = (
     msgspec.inspect.StructType,
@@ -80,9 +80,34 @@ def fault_of(kind: Any) -> str | None:
     return None if isinstance(info, _DECODABLE) else "it declares no fields"
 
 
-def shown(kind: Any) -> str:
-    return getattr(kind, "__qualname__", None) or repr(kind)
-
-
 def full_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+# For type checkers: the kinds of objects that are events by themselves, told by what their libraries give them.
+
+
+class DataclassObject(Protocol):
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+class AttrsObject(Protocol):
+    __attrs_attrs__: ClassVar[Any]
+
+
+class ModelObject(Protocol):
+    __pydantic_fields__: ClassVar[dict[str, Any]]
+
+
+class NamedTupleObject(Protocol):
+    def _asdict(self) -> dict[str, Any]: ...
+
+
+class MessageObject(Protocol):
+    """An object of a generated Protobuf class, for serializers of that format."""
+
+    def SerializeToString(self) -> bytes: ...  # noqa: N802  (Protobuf's name)
+
+
+#: What write() takes without a name and a payload.
+EventObject: TypeAlias = DataclassObject | AttrsObject | ModelObject | NamedTupleObject | MessageObject | msgspec.Struct

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
 from enum import Enum
-from inspect import iscoroutinefunction, signature
-from typing import Any, TypeVar, is_typeddict, overload
+from inspect import iscoroutinefunction, isroutine, signature
+from operator import attrgetter
+from typing import Any, TypeVar, get_type_hints, is_typeddict, overload
 from uuid import UUID
 
+import msgspec
+
 from aftercommit.errors import InvalidEvent, InvalidHeaders, InvalidName, InvalidPayloadType
+from aftercommit.events.codec import Serializer
 from aftercommit.events.fields import version_of
-from aftercommit.events.names import name_of
-from aftercommit.events.paths import path_getter
+from aftercommit.events.names import described, name_of
 from aftercommit.events.redact import error_text
-from aftercommit.events.serializers import Serializer
 
 C = TypeVar("C", bound=type)
 
@@ -78,11 +81,16 @@ def outbox_event(
         marks = Marks(
             type=None if type is None else name_of(type, "event_type", 128),
             version=_version(kind, version),
-            key=None if key is None else _Key(kind, key),
+            key=None if key is None else _key(kind, key),
             context=None if context is None else _context(kind, context),
             serializer=None if serializer is None else checked_serializer(serializer),
         )
-        _set(kind, marks)
+        try:
+            setattr(kind, _MARK, marks)
+        except (TypeError, AttributeError) as error:
+            raise InvalidPayloadType(
+                f"{kind.__name__} takes no marks ({error})", fix="mark a class of your own that carries it"
+            ) from error
         return kind
 
     return mark if kind is None else mark(kind)
@@ -117,38 +125,52 @@ def checked_serializer(serializer: Any) -> Serializer:
     return serializer
 
 
-class _Key:
-    """The key of an object."""
+def _key(kind: type, getter: Getter) -> Callable[[Any], Any]:
+    """Takes the key of an object."""
+    get = _function(kind, getter, "key")
 
-    def __init__(self, kind: type, getter: Getter) -> None:
-        self._name = kind.__name__
-        self._getter = getter
-        self._get = _function(kind, getter, "key")
-
-    def __call__(self, value: Any) -> Any:
+    def key(value: Any) -> Any:
         try:
-            key = self._get(value)
+            found = get(value)
         except Exception as error:
-            raise _untaken(InvalidName, f"the key of {self._name}", self._getter, error) from error
-        if key is None:
+            raise _untaken(InvalidName, f"the key of {kind.__name__}", getter, error) from error
+        if found is None:
             raise InvalidName(
-                f"the key of {self._name} ({_shown(self._getter)}) is None", fix="set it, or pass key=… to write()"
+                f"the key of {kind.__name__} ({_shown(getter)}) is None", fix="set it, or pass key=… to write()"
             )
-        return key
+        return found
+
+    return key
 
 
-class _Entries:
-    """The context of an object, entry by entry."""
+def _context(kind: type, context: Any) -> Callable[[Any], Mapping[str, str]]:
+    """Takes the context of an object, by one function or entry by entry."""
+    if isinstance(context, Mapping):
+        for name in context:
+            if not isinstance(name, str) or not name:
+                raise InvalidPayloadType(f"the context of {kind.__name__} has the name {name!r}", fix="use strings")
+        entries = {name: _entry(kind, name, getter) for name, getter in context.items()}
+        return lambda value: {name: entry(value) for name, entry in entries.items()}
+    if not callable(context):
+        raise InvalidPayloadType(
+            f"the context of {kind.__name__} is {context!r}",
+            fix='pass a dict of names and attribute paths, {"customer": "order.customer_id"}, or a function',
+        )
+    get = _function(kind, context, "context")
 
-    def __init__(self, kind: type, entries: Mapping[str, Getter]) -> None:
-        self._name = kind.__name__
-        self._entries = [(name, getter, _function(kind, getter, name)) for name, getter in entries.items()]
+    def whole(value: Any) -> Any:
+        try:
+            return get(value)
+        except Exception as error:
+            raise _untaken(InvalidHeaders, f"the context of {kind.__name__}", get, error) from error
 
-    def __call__(self, value: Any) -> dict[str, str]:
-        return {name: self._entry(name, getter, get, value) for name, getter, get in self._entries}
+    return whole
 
-    def _entry(self, name: str, getter: Getter, get: Callable[[Any], Any], value: Any) -> str:
-        what = f"the context entry {name!r} of {self._name}"
+
+def _entry(kind: type, name: str, getter: Getter) -> Callable[[Any], str]:
+    get, what = _function(kind, getter, name), f"the context entry {name!r} of {kind.__name__}"
+
+    def entry(value: Any) -> str:
         try:
             found = get(value)
         except Exception as error:
@@ -162,38 +184,12 @@ class _Entries:
             )
         return found
 
-
-class _Whole:
-    """The context of an object, by one function."""
-
-    def __init__(self, kind: type, getter: Callable[[Any], Any]) -> None:
-        self._name = kind.__name__
-        self._get = _function(kind, getter, "context")
-
-    def __call__(self, value: Any) -> Any:
-        try:
-            return self._get(value)
-        except Exception as error:
-            raise _untaken(InvalidHeaders, f"the context of {self._name}", self._get, error) from error
-
-
-def _context(kind: type, context: Any) -> Callable[[Any], Mapping[str, str]]:
-    if not isinstance(context, Mapping):
-        if not callable(context):
-            raise InvalidPayloadType(
-                f"the context of {kind.__name__} is {context!r}",
-                fix='pass a dict of names and attribute paths, {"customer": "order.customer_id"}, or a function',
-            )
-        return _Whole(kind, context)
-    for name in context:
-        if not isinstance(name, str) or not name:
-            raise InvalidPayloadType(f"the context of {kind.__name__} has the name {name!r}", fix="use strings")
-    return _Entries(kind, context)
+    return entry
 
 
 def _function(kind: type, getter: Any, what: str) -> Callable[[Any], Any]:
     if isinstance(getter, str):
-        return path_getter(kind, getter)
+        return _path_getter(kind, getter)
     if not callable(getter) or iscoroutinefunction(getter) or not _takes_one(getter):
         raise InvalidPayloadType(
             f"{what} of {kind.__name__} is {_shown(getter)}",
@@ -205,10 +201,8 @@ def _function(kind: type, getter: Any, what: str) -> Callable[[Any], Any]:
 def _takes_one(function: Callable[..., Any]) -> bool:
     try:
         signature(function).bind(None)
-    except TypeError:
-        return False
-    except ValueError:  # a builtin without a signature
-        return True
+    except (TypeError, ValueError) as error:
+        return isinstance(error, ValueError)  # a builtin without a signature
     return True
 
 
@@ -220,7 +214,7 @@ def _untaken(error_kind: type[InvalidEvent], what: str, getter: object, error: E
 
 
 def _shown(getter: object) -> str:
-    return repr(getter) if isinstance(getter, str) else getattr(getter, "__qualname__", None) or repr(getter)
+    return repr(getter) if isinstance(getter, str) else described(getter)
 
 
 def _version(kind: type, version: int) -> int:
@@ -239,10 +233,70 @@ def _refuse_on_dicts(kind: type, **declared: object) -> None:
         )
 
 
-def _set(kind: type, marks: Marks) -> None:
-    try:
-        setattr(kind, _MARK, marks)
-    except (TypeError, AttributeError) as error:
+def _path_getter(kind: type, path: str) -> Callable[[Any], Any]:
+    """Takes the value at a path such as "order.id" out of an object. The path is checked here, against the class; steps
+    whose type is not known are left to the day."""
+    owner: type | None = kind
+    for step in path.split("."):
+        if not step.isidentifier():
+            raise InvalidPayloadType(
+                f"{path!r} is no attribute path", fix='name attributes, as in "order.id", or pass a function'
+            )
+        if owner is not None:
+            owner = _type_of(owner, step, path)
+    return attrgetter(path)
+
+
+def _type_of(owner: type, step: str, path: str) -> type | None:
+    """The class of an attribute, None when nothing says so. Refuses an attribute that is not there."""
+    member = getattr(owner, step, None)
+    if isroutine(member):
         raise InvalidPayloadType(
-            f"{kind.__name__} takes no marks ({error})", fix="mark a class of your own that carries it"
-        ) from error
+            f"{step!r} of {owner.__name__} is a method, so {path!r} would not give its result",
+            fix="make it a property, or pass a function: lambda event: …",
+        )
+    if not hasattr(owner, step) and step not in set(_names(owner)):
+        if not _is_closed(owner):
+            return None
+        raise InvalidPayloadType(
+            f"{owner.__name__} has no attribute {step!r}, as in {path!r}; it has {', '.join(_names(owner)) or 'none'}",
+            fix="name an attribute that it has, or pass a function",
+        )
+    return _hint(member.fget, "return") if isinstance(member, property) else _hint(owner, step)
+
+
+def _names(kind: type) -> Iterator[str]:
+    """Attributes that objects of the class will have, as far as the class says."""
+    for base in reversed(kind.__mro__):
+        yield from (name for name in _annotations(base) if not name.startswith("__"))
+    yield from (attribute.name for attribute in getattr(kind, "__attrs_attrs__", ()))
+
+
+def _annotations(kind: type) -> Any:
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format, get_annotations  # noqa: PLC0415
+
+        return get_annotations(kind, format=Format.FORWARDREF)  # a name that is defined later is no error
+    return vars(kind).get("__annotations__", {})
+
+
+def _is_closed(kind: type) -> bool:
+    """Whether the class says all its attributes: a plain one may set more of them in __init__ or __getattr__."""
+    if hasattr(kind, "__getattr__") and not hasattr(kind, "model_fields"):
+        return False
+    return (
+        kind.__module__ == "builtins"
+        or bool(_annotations(kind))
+        or is_dataclass(kind)
+        or issubclass(kind, msgspec.Struct)
+        or hasattr(kind, "__attrs_attrs__")
+        or hasattr(kind, "model_fields")
+    )
+
+
+def _hint(owner: Any, name: str) -> type | None:
+    try:
+        hint = get_type_hints(owner).get(name)
+    except Exception:  # a name that is not defined yet, or not here
+        return None
+    return hint if isinstance(hint, type) and hint is not object else None

@@ -1,4 +1,5 @@
-"""What travels with an event besides its payload: captured when it is written, restored around its handlers.
+"""What a handler may know beside the payload: about the event, in a fallback about the failure, and the context, which
+is captured when the event is written and restored around its handlers.
 
 Context is stored among the headers, under a reserved prefix, so that both can be shown apart again. The names of W3C
 trace context are stored as they are: relays pass headers on, and a tracer at the other end looks for these names.
@@ -9,6 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime
 from inspect import iscoroutine, iscoroutinefunction
 from typing import Any, Final
 
@@ -30,6 +33,50 @@ ContextProvider = Callable[[], Mapping[str, str]]
 _NOTHING: Final = read_only({})
 #: The context of the event that is being handled here.
 carried: ContextVar[Mapping[str, str]] = ContextVar("aftercommit_context", default=_NOTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class EventMetadata:
+    """About the event and this delivery. A handler that has a second parameter gets it there."""
+
+    event_id: str
+    event_type: str
+    aggregate_type: str
+    aggregate_id: str | None
+    tenant_id: str | None
+    key: str | None
+    handler_id: str
+    #: 1 for the first delivery; each failed one adds 1.
+    attempt: int
+    #: The database's time of the row; from memory, right after the commit, the application's time of the event.
+    created_at: datetime
+    headers: Mapping[str, str]
+    context: Mapping[str, str]
+
+    @property
+    def is_retry(self) -> bool:
+        return self.attempt > 1
+
+
+@dataclass(frozen=True, slots=True)
+class FailureContext:
+    """Why a fallback is called."""
+
+    event_id: str
+    handler_id: str
+    key: str | None
+    created_at: datetime
+    #: Failed deliveries, this one included.
+    failure_count: int
+    #: What the handler raised; a StoredError where only the text is left of it.
+    last_error: BaseException
+    #: True when the attempts are used up, False when the error was not worth another.
+    retries_exhausted: bool
+    context: Mapping[str, str]
+
+
+class StoredError(Exception):
+    """An error of which only the text is left, because the process that met it is gone."""
 
 
 def current_context() -> Mapping[str, str]:
@@ -94,14 +141,11 @@ class Providers:
                 captured.update(checked(_plain(provider())))
                 self._failing.discard(number)
             except Exception as error:
-                self._complain(number, provider, error)
+                # Once: a provider that is broken would else say so at every write.
+                if number not in self._failing:
+                    self._failing.add(number)
+                    log.warning("the context provider %r failed and is left out: %s", provider, error_text(error))
         return captured
-
-    def _complain(self, number: int, provider: ContextProvider, error: Exception) -> None:
-        # Once: a provider that is broken would else say so at every write.
-        if number not in self._failing:
-            self._failing.add(number)
-            log.warning("the context provider %r failed and is left out: %s", provider, error_text(error))
 
 
 def _plain(value: Any) -> Any:

@@ -52,11 +52,12 @@ def text_of(value: timedelta) -> str:
     >>> text_of(timedelta(minutes=1)), text_of(timedelta(seconds=0.2))
     ('60s', '200ms')
     """
-    if value and abs(value) < _UNITS["ms"]:
-        return _in_units(value, "us")
-    if value and abs(value) < _UNITS["s"]:
-        return _in_units(value, "ms")
-    return _in_units(value, "s")
+    unit = "s" if not value or abs(value) >= _UNITS["s"] else "ms" if abs(value) >= _UNITS["ms"] else "us"
+    # In whole microseconds, because a float of seconds loses some in a long duration.
+    whole, rest = divmod(abs(value), _UNITS[unit])
+    size = _UNITS[unit] // _UNITS["us"]
+    decimals = f".{rest // _UNITS['us']:0{len(str(size)) - 1}d}".rstrip("0") if rest else ""
+    return f"{'-' if value < timedelta(0) else ''}{whole}{decimals}{unit}"
 
 
 def _read(value: object) -> timedelta | None:
@@ -71,11 +72,3 @@ def _read(value: object) -> timedelta | None:
             return float(found[1]) * _UNITS[found[2]]
         case _:
             return None
-
-
-def _in_units(value: timedelta, unit: str) -> str:
-    # In whole microseconds, because a float of seconds loses some in a long duration.
-    whole, rest = divmod(abs(value), _UNITS[unit])
-    size = _UNITS[unit] // _UNITS["us"]
-    decimals = f".{rest // _UNITS['us']:0{len(str(size)) - 1}d}".rstrip("0") if rest else ""
-    return f"{'-' if value < timedelta(0) else ''}{whole}{decimals}{unit}"

@@ -53,6 +53,9 @@ _FIELDS = (
     "explicit_key",
 )
 
+#: What a copy takes over whatever else is changed.
+_KEPT = ("event_id", "event_type", "occurred_at", "aggregate_type", "aggregate_id", "tenant_id", "headers")
+
 
 class EventEnvelope:
     """One event: what happened, to what, with its payload encoded once. Immutable, validated on construction.
@@ -191,21 +194,10 @@ class EventEnvelope:
 
         A new payload takes the place of the old one whichever kind it is; so does a new schedule.
         """
-        kind = "payload_json" if isinstance(self.payload, str) else "payload_bytes"
-        fields: dict[str, Any] = {
-            "event_id": self.event_id,
-            "event_type": self.event_type,
-            "occurred_at": self.occurred_at,
-            "aggregate_type": self.aggregate_type,
-            "aggregate_id": self.aggregate_id,
-            "tenant_id": self.tenant_id,
-            "key": self.explicit_key,
-            "headers": self.headers,
-        }
+        fields: dict[str, Any] = {name: getattr(self, name) for name in _KEPT} | {"key": self.explicit_key}
         if not changes.keys() & {"payload_json", "payload_bytes"}:
-            fields[kind] = self.payload
-            fields["content_type"] = self.content_type
-            fields["payload_version"] = self.payload_version
+            fields["payload_json" if isinstance(self.payload, str) else "payload_bytes"] = self.payload
+            fields |= {"content_type": self.content_type, "payload_version": self.payload_version}
         if not changes.keys() & {"available_at", "deliver_after"}:
             if self.deliver_after is not None:
                 fields["deliver_after"] = self.deliver_after

@@ -92,6 +92,11 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+def described(thing: object) -> str:
+    """The name of a function or class for people."""
+    return getattr(thing, "__qualname__", None) or repr(thing)
+
+
 def _digits(number: int, field: str, limit: int) -> str:
     # Beyond some thousand digits Python itself refuses, with an error that says nothing of the field.
     if number.bit_length() > 4 * limit:

@@ -31,10 +31,8 @@ class RetryAfter:
 DispatchResult = Done | RetryAfter
 
 
-class RetryAfterError(OutboxError):
+class RetryAfterError(OutboxError, code="AC060"):
     """Raise it in a handler to fail this attempt and set the delay of the next one. It counts as an attempt."""
-
-    code = "AC060"
 
     def __init__(
         self, delay: Duration, message: str = "the handler asked for a retry", cause: BaseException | None = None
@@ -49,26 +47,20 @@ class RetryAfterError(OutboxError):
         return type(self), (self.delay, self.message), self.__dict__
 
 
-class Discard(OutboxError):
+class Discard(OutboxError, code="AC061"):
     """Raise it in a handler to end the event as DONE without handling it. The reason is logged."""
 
-    code = "AC061"
 
-
-class DeadLetter(OutboxError):
+class DeadLetter(OutboxError, code="AC062"):
     """Raise it in a handler to end the event as DEAD at once: no retry and no fallback. The reason is kept."""
 
-    code = "AC062"
 
-
-class Unavailable(OutboxError):
+class Unavailable(OutboxError, code="AC063"):
     """Raise it in a handler when what it talks to is away: the event waits and no attempt is spent.
 
     Until `retry_in` is over (by default 1 s, doubled each time up to a minute) no event is tried against the same
     destination; then one is, and when it gets through all the others follow.
     """
-
-    code = "AC063"
 
     def __init__(self, destination: str, retry_in: Duration | None = None) -> None:
         super().__init__(f"{destination} is not available")

@@ -22,12 +22,11 @@ from aftercommit.events.annotations import (
     is_plain_data,
     named,
     plain,
-    shown,
 )
 from aftercommit.events.classes import Marks, checked_serializer, marks_of
-from aftercommit.events.codec import Payload
+from aftercommit.events.codec import JsonSerializer, MsgpackSerializer, Payload, Serializer, encoder, reason_of
 from aftercommit.events.envelope import EventEnvelope
-from aftercommit.events.serializers import JsonSerializer, MsgpackSerializer, Serializer, encoder, reason_of
+from aftercommit.events.names import described
 from aftercommit.events.upcast import Upcaster, Upcasters
 
 F = TypeVar("F", bound=Upcaster)
@@ -144,7 +143,9 @@ class PayloadTypes:
         kind = self._class_for(wanted, event.event_type) or _only(wanted, event)
         known = self._known(plain(kind))
         serializer = self._reader(event.content_type, known.serializer)
-        if event.payload_version != known.marks.version and _shares_versions(known, event):
+        # Versions are those of the name, not of a class without marks that a handler routed by another name uses.
+        has_versions = known.marks is not _UNMARKED or known.name == event.event_type
+        if has_versions and event.payload_version != known.marks.version:
             data = self._upcast(event, plain(kind), known.marks.version, serializer)
             return serializer.decode(serializer.encode(data), kind)
         # What else a row may say of itself is not worth keeping.
@@ -156,7 +157,7 @@ class PayloadTypes:
         if event.payload_version > version:
             raise UnroutableEvent(
                 f"{event.event_type} {event.event_id} is of version {event.payload_version}, and this process knows "
-                f"{shown(kind)} only up to version {version}",
+                f"{described(kind)} only up to version {version}",
                 fix="deploy the release that wrote it here too, then replay the event; see unroutable_grace",
             )
         data = serializer.decode(event.payload, dict)
@@ -176,13 +177,11 @@ class PayloadTypes:
     # ------------------------------------------------------------ knowing
 
     def _known(self, kind: type) -> Kind:
-        known = self._kinds.get(kind)
-        return known if known is not None else self._learn(kind)
-
-    def _learn(self, kind: type) -> Kind:
-        marks = marks_of(kind) or _UNMARKED
-        serializer = marks.serializer or self._default
-        return self._kinds.setdefault(kind, Kind(event_type_of(kind), marks, serializer, encoder(serializer)))
+        if kind not in self._kinds:
+            marks = marks_of(kind) or _UNMARKED
+            serializer = marks.serializer or self._default
+            self._kinds.setdefault(kind, Kind(event_type_of(kind), marks, serializer, encoder(serializer)))
+        return self._kinds[kind]
 
     def _claimed(self, kind: type) -> Kind:
         """What is known of a class, once its name is its own."""
@@ -202,28 +201,25 @@ class PayloadTypes:
         """The class that the annotation has for the event type, None when it has none."""
         found = self._found.get((annotation, event_type))
         if found is None:
-            candidates = named(annotation, event_type)
+            candidates, known = named(annotation, event_type), self._names.get(event_type)
             if not candidates:
                 return None
-            found = self._found[annotation, event_type] = self._chosen(candidates, event_type)
+            chosen = candidates if len(candidates) == 1 else [each for each in candidates if plain(each) is known]
+            if not chosen:
+                names = ", ".join(full_name(plain(each)) for each in candidates)
+                raise InvalidName(
+                    f"several classes are named {event_type}: {names}",
+                    fix='rename all but one, or name their types: @outbox_event(type="…")',
+                )
+            found = self._found[annotation, event_type] = chosen[0]
         return found
-
-    def _chosen(self, candidates: list[Any], event_type: str) -> Any:
-        known = self._names.get(event_type)
-        for kind in candidates:
-            if len(candidates) == 1 or plain(kind) is known:
-                return kind
-        raise InvalidName(
-            f"several classes are named {event_type}: {', '.join(full_name(plain(kind)) for kind in candidates)}",
-            fix='rename all but one, or name their types: @outbox_event(type="…")',
-        )
 
     def _refuse_undecodable(self, kind: Any) -> None:
         own = self._known(plain(kind)).serializer
         fault = fault_of(kind) if isinstance(own, JsonSerializer | MsgpackSerializer) else None
         if fault is not None:
             raise InvalidPayloadType(
-                f"no payload can be decoded into {shown(kind)}: {fault}",
+                f"no payload can be decoded into {described(kind)}: {fault}",
                 fix="use a dataclass, a msgspec Struct, a TypedDict, an attrs class or a pydantic model",
             )
 
@@ -259,11 +255,6 @@ def _question(event: EventEnvelope, wanted: Any) -> tuple[Any, str, str, int]:
     return wanted, event.event_type, event.content_type, event.payload_version
 
 
-def _shares_versions(known: Kind, event: EventEnvelope) -> bool:
-    """Not a class without marks that a handler routed by another name uses: versions are those of the name."""
-    return known.marks is not _UNMARKED or known.name == event.event_type
-
-
 def _only(wanted: Any, event: EventEnvelope) -> Any:
     """The class of a handler that is routed by name."""
     kinds = list(classes(wanted))
@@ -278,6 +269,6 @@ def _only(wanted: Any, event: EventEnvelope) -> Any:
 def _undecodable(event: EventEnvelope, wanted: Any, reason: str, fix: str) -> UndecodablePayload:
     return UndecodablePayload(
         f"{event.event_type} {event.event_id} (version {event.payload_version}, {event.content_type}) is no "
-        f"{shown(wanted)}: {reason}",
+        f"{described(wanted)}: {reason}",
         fix=fix,
     )

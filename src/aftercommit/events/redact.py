@@ -49,15 +49,11 @@ def _without_password(address: str) -> str:
 
 def storable(text: str) -> str:
     """The text as every store accepts it: no NUL, no lone surrogate, at most 4,000 characters, no secrets."""
-    text = redact(_well_formed(_head(text)).replace("\x00", "\\x00"))
+    if len(text) > _SCAN_LENGTH:
+        # An address that the cut goes through has lost the @ by which its password is known.
+        text = re.sub(r"""://[^\s"]*+\Z""", "://***", text[:_SCAN_LENGTH])
+    text = redact(_well_formed(text).replace("\x00", "\\x00"))
     return text if len(text) <= MAX_ERROR_LENGTH else text[: MAX_ERROR_LENGTH - 3] + "..."
-
-
-def _head(text: str) -> str:
-    if len(text) <= _SCAN_LENGTH:
-        return text
-    # An address that the cut goes through has lost the @ by which its password is known.
-    return re.sub(r"""://[^\s"]*+\Z""", "://***", text[:_SCAN_LENGTH])
 
 
 def _well_formed(text: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import random as uniform
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Unpack, runtime_checkable
 from weakref import WeakSet
 
 from aftercommit.errors import InvalidOption
@@ -16,8 +16,8 @@ from aftercommit.events.durations import Duration, duration, text_of
 from aftercommit.events.redact import traceback_text
 from aftercommit.events.retry_rules import (
     LONGEST,
-    Errors,
     RetryRules,
+    RuleOptions,
     allows,
     at_most_longest,
     factor_of,
@@ -36,11 +36,9 @@ class RetryPolicy(Protocol):
 
     def delay(self, attempts: int) -> timedelta:
         """How long to wait when `attempts` deliveries have failed."""
-        ...
 
     def should_retry(self, error: BaseException) -> bool:
         """Whether this error is worth another attempt; if not, the event is dead at once."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -60,12 +58,9 @@ class Exponential(RetryRules):
         initial: Duration = "200ms",
         maximum: Duration = "60s",
         multiplier: float = 2,
-        *,
-        max_attempts: int | None = None,
-        retry_on: Errors = (),
-        give_up_on: Errors = (),
+        **rules: Unpack[RuleOptions],
     ) -> None:
-        RetryRules.__init__(self, max_attempts=max_attempts, retry_on=retry_on, give_up_on=give_up_on)
+        RetryRules.__init__(self, **rules)
         first, most = range_of(initial, maximum, name="initial")
         fill(self, initial=first, maximum=most, multiplier=factor_of(multiplier))
 
@@ -92,12 +87,10 @@ class ExponentialJitter(RetryRules):
         base: Duration = "200ms",
         maximum: Duration = "60s",
         *,
-        max_attempts: int | None = None,
-        retry_on: Errors = (),
-        give_up_on: Errors = (),
         random: Callable[[], float] = uniform,
+        **rules: Unpack[RuleOptions],
     ) -> None:
-        RetryRules.__init__(self, max_attempts=max_attempts, retry_on=retry_on, give_up_on=give_up_on)
+        RetryRules.__init__(self, **rules)
         first, most = range_of(base, maximum, name="base")
         fill(self, base=first, maximum=most, random=random)
 
@@ -117,15 +110,8 @@ class Fixed(RetryRules):
     #: The constructor says `delay`, which is the name of the method here.
     wait: timedelta = field(metadata={"shown_as": "delay"})
 
-    def __init__(
-        self,
-        delay: Duration,
-        *,
-        max_attempts: int | None = None,
-        retry_on: Errors = (),
-        give_up_on: Errors = (),
-    ) -> None:
-        RetryRules.__init__(self, max_attempts=max_attempts, retry_on=retry_on, give_up_on=give_up_on)
+    def __init__(self, delay: Duration, **rules: Unpack[RuleOptions]) -> None:
+        RetryRules.__init__(self, **rules)
         fill(self, wait=wait_of(delay, name="delay"))
 
     def delay(self, attempts: int) -> timedelta:
@@ -144,17 +130,8 @@ class Linear(RetryRules):
     increment: timedelta
     maximum: timedelta
 
-    def __init__(
-        self,
-        initial: Duration,
-        increment: Duration,
-        maximum: Duration,
-        *,
-        max_attempts: int | None = None,
-        retry_on: Errors = (),
-        give_up_on: Errors = (),
-    ) -> None:
-        RetryRules.__init__(self, max_attempts=max_attempts, retry_on=retry_on, give_up_on=give_up_on)
+    def __init__(self, initial: Duration, increment: Duration, maximum: Duration, **rules: Unpack[RuleOptions]) -> None:
+        RetryRules.__init__(self, **rules)
         first, most = range_of(initial, maximum, name="initial")
         fill(self, initial=first, increment=wait_of(increment, name="increment"), maximum=most)
 
@@ -186,16 +163,20 @@ class Jittered(RetryRules):
         policy: RetryPolicy,
         jitter: Duration,
         *,
-        max_attempts: int | None = None,
-        retry_on: Errors = (),
-        give_up_on: Errors = (),
         random: Callable[[], float] = uniform,
+        **rules: Unpack[RuleOptions],
     ) -> None:
-        inner = _policy(policy)
-        limit = getattr(inner, "max_attempts", None) if max_attempts is None else max_attempts
-        RetryRules.__init__(self, max_attempts=limit, retry_on=retry_on, give_up_on=give_up_on)
+        # A class has the methods too, and would fail only when the first event does.
+        if isinstance(policy, type) or not isinstance(policy, RetryPolicy):
+            raise InvalidOption(
+                f"policy={policy!r} is not a retry policy.",
+                fix="Pass an object with delay(attempts) and should_retry(error), such as Fixed('5s').",
+            )
+        if rules.get("max_attempts") is None:
+            rules["max_attempts"] = getattr(policy, "max_attempts", None)
+        RetryRules.__init__(self, **rules)
         spread = at_most_longest(duration(jitter, name="jitter"), name="jitter")
-        fill(self, policy=inner, jitter=spread, random=random)
+        fill(self, policy=policy, jitter=spread, random=random)
 
     def delay(self, attempts: int) -> timedelta:
         if attempts <= 0:
@@ -227,11 +208,6 @@ class NoRetry(RetryRules):
 
     def should_retry(self, error: BaseException) -> bool:
         return False
-
-
-def default_policy() -> ExponentialJitter:
-    """The policy of an outbox that was given none."""
-    return _DEFAULT
 
 
 def delay_of(policy: RetryPolicy, attempts: int) -> timedelta:
@@ -273,7 +249,7 @@ def limit_of(policy: RetryPolicy, max_attempts: int) -> int:
 
 def _instead(policy: RetryPolicy, attempts: int, *, problem: str, error: Exception | None = None) -> timedelta:
     _report(policy, f"delay({attempts}) {problem}; the default policy is used", error)
-    return _DEFAULT.delay(attempts)
+    return DEFAULT_POLICY.delay(attempts)
 
 
 def _report(policy: RetryPolicy, problem: str, error: Exception | None) -> None:
@@ -292,15 +268,6 @@ def _grown(initial: timedelta, maximum: timedelta, multiplier: float, *, attempt
     return min(initial * multiplier ** (attempts - 1), maximum)
 
 
-def _policy(policy: RetryPolicy) -> RetryPolicy:
-    # A class has the methods too, and would fail only when the first event does.
-    if isinstance(policy, type) or not isinstance(policy, RetryPolicy):
-        raise InvalidOption(
-            f"policy={policy!r} is not a retry policy.",
-            fix="Pass an object with delay(attempts) and should_retry(error), such as Fixed('5s').",
-        )
-    return policy
-
-
-_DEFAULT = ExponentialJitter()
+#: The policy of an outbox that was given none.
+DEFAULT_POLICY = ExponentialJitter()
 _reported: WeakSet[type] = WeakSet()

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict
 
 from aftercommit.errors import InvalidOption
 from aftercommit.events.durations import Duration, duration, text_of
@@ -17,6 +17,15 @@ Errors: TypeAlias = Rule | tuple[Rule, ...]
 
 #: No event waits longer for its retry. Far above any sensible wait, far below what a database's time can hold.
 LONGEST = timedelta(days=365)
+
+
+class RuleOptions(TypedDict, total=False):
+    """The keywords that every policy takes."""
+
+    #: The limit of attempts; None for the outbox's.
+    max_attempts: int | None
+    retry_on: Errors
+    give_up_on: Errors
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)

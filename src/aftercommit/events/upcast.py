@@ -7,6 +7,7 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any
 
 from aftercommit.errors import InvalidPayloadType, UndecodablePayload
+from aftercommit.events.names import described
 from aftercommit.events.redact import error_text
 
 #: Takes the plain data of one version (for JSON: dicts, lists, strings, numbers) and returns that of the next.
@@ -34,14 +35,14 @@ class Upcasters:
         if (kind, from_version) in self._steps:
             raise InvalidPayloadType(
                 f"{name} has an upcaster from version {from_version} already: "
-                f"{_described(self._steps[kind, from_version])}",
+                f"{described(self._steps[kind, from_version])}",
                 fix="keep one of them",
             )
         if not callable(step) or any(
             ask(step) for ask in (iscoroutinefunction, isgeneratorfunction, isasyncgenfunction)
         ):
             raise InvalidPayloadType(
-                f"the upcaster {_described(step)} of {name} is no plain function",
+                f"the upcaster {described(step)} of {name} is no plain function",
                 fix="def upcaster(data): …; return data",
             )
         self._steps[kind, from_version] = step
@@ -49,31 +50,18 @@ class Upcasters:
     def apply(self, kind: type, data: Any, *, from_version: int, to_version: int) -> Any:
         """The data as the class has it now, by every step on the way."""
         for version in range(from_version, to_version):
-            data = self._step(kind, data, version, to_version)
+            step = self._steps.get((kind, version))
+            if step is None:
+                raise UndecodablePayload(
+                    f"{kind.__name__} is at version {to_version}, and no upcaster leads on from version {version}",
+                    fix=f"@outbox.upcast({kind.__name__}, from_version={version}), then replay the event",
+                )
+            what = f"the upcaster {described(step)} of {kind.__name__} from version {version}"
+            try:
+                data = step(data)
+            except Exception as error:
+                fix = "mend the upcaster, then replay the event"
+                raise UndecodablePayload(f"{what} failed: {error_text(error)}", fix=fix) from error
+            if data is None:
+                raise UndecodablePayload(f"{what} returned None", fix="return the data, then replay the event")
         return data
-
-    def _step(self, kind: type, data: Any, version: int, to_version: int) -> Any:
-        step = self._steps.get((kind, version))
-        if step is None:
-            raise UndecodablePayload(
-                f"{kind.__name__} is at version {to_version}, and no upcaster leads on from version {version}",
-                fix=f"@outbox.upcast({kind.__name__}, from_version={version}), then replay the event",
-            )
-        try:
-            data = step(data)
-        except Exception as error:
-            raise UndecodablePayload(
-                f"the upcaster {_described(step)} of {kind.__name__} from version {version} failed: "
-                f"{error_text(error)}",
-                fix="mend the upcaster, then replay the event",
-            ) from error
-        if data is None:
-            raise UndecodablePayload(
-                f"the upcaster {_described(step)} of {kind.__name__} from version {version} returned None",
-                fix="return the data, then replay the event",
-            )
-        return data
-
-
-def _described(step: object) -> str:
-    return getattr(step, "__qualname__", None) or repr(step)

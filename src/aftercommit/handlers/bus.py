@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from inspect import isasyncgen, isawaitable, iscoroutine, iscoroutinefunction, isgenerator
-from typing import Any, TypeVar, overload
+from typing import Any
 
 from aftercommit.errors import ColourMismatch, InvalidListener, InvalidPayloadType
 from aftercommit.events.classes import marks_of
+from aftercommit.events.names import described
 from aftercommit.handlers.listeners import checked
 from aftercommit.ports import Colour
-
-F = TypeVar("F", bound=Callable[..., object])
 
 
 class Bus:
@@ -29,12 +28,6 @@ class Bus:
         self._publish_after_save = publish_after_save
         self._subscribers: list[tuple[type, Callable[[Any], object]]] = []
 
-    @overload
-    def subscribe(self, kind: type, subscriber: F) -> F: ...
-
-    @overload
-    def subscribe(self, kind: type) -> Callable[[F], F]: ...
-
     def subscribe(self, kind: type, subscriber: Any = None) -> Any:
         """Call a function with every published object of the class or of a subclass; also as a decorator."""
         if not isinstance(kind, type):
@@ -42,9 +35,11 @@ class Bus:
         if subscriber is None:
             return lambda function: self.subscribe(kind, function)
         checked(subscriber)
-        if self._colour is Colour.BLOCKING and _is_async(subscriber):
+        # The second look finds objects with an async __call__, which the first one does not.
+        is_async = any(map(iscoroutinefunction, (subscriber, getattr(subscriber, "__call__", None))))  # noqa: B004
+        if self._colour is Colour.BLOCKING and is_async:
             raise ColourMismatch(
-                f"the subscriber {_described(subscriber)} is async, and Outbox publishes in the caller's thread",
+                f"the subscriber {described(subscriber)} is async, and Outbox publishes in the caller's thread",
                 fix="write it as plain def, or use AsyncOutbox",
             )
         self._subscribers.append((kind, subscriber))
@@ -73,28 +68,17 @@ class Bus:
 
     async def _pass_on(self, value: object) -> None:
         for kind, subscriber in tuple(self._subscribers):
-            if isinstance(value, kind):
-                await self._call(subscriber, value)
-
-    async def _call(self, subscriber: Callable[[Any], object], value: object) -> None:
-        # Neither copied context nor other thread: the subscriber is part of the publisher's transaction.
-        returned = subscriber(value)
-        while isawaitable(returned) and self._colour is Colour.ASYNC:
-            returned = await returned
-        if isawaitable(returned) or isgenerator(returned) or isasyncgen(returned):
-            if iscoroutine(returned):
-                returned.close()
-            kind = type(returned).__name__
-            raise InvalidListener(
-                f"the subscriber {_described(subscriber)} returned a {kind}, so its body has not run",
-                fix="write it as plain def that returns, or use AsyncOutbox for async def",
-            )
-
-
-def _is_async(subscriber: Any) -> bool:
-    # The second look finds objects with an async __call__, which the first one does not.
-    return iscoroutinefunction(subscriber) or iscoroutinefunction(getattr(subscriber, "__call__", None))  # noqa: B004
-
-
-def _described(subscriber: object) -> str:
-    return getattr(subscriber, "__qualname__", None) or repr(subscriber)
+            if not isinstance(value, kind):
+                continue
+            # Neither copied context nor other thread: the subscriber is part of the publisher's transaction.
+            returned = subscriber(value)
+            while isawaitable(returned) and self._colour is Colour.ASYNC:
+                returned = await returned
+            if isawaitable(returned) or isgenerator(returned) or isasyncgen(returned):
+                if iscoroutine(returned):
+                    returned.close()
+                what = type(returned).__name__
+                raise InvalidListener(
+                    f"the subscriber {described(subscriber)} returned a {what}, so its body has not run",
+                    fix="write it as plain def that returns, or use AsyncOutbox for async def",
+                )

@@ -9,8 +9,8 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from aftercommit.errors import DuplicateHandler, InvalidHandler
 from aftercommit.events.annotations import is_plain_data
+from aftercommit.events.context import EventMetadata, FailureContext
 from aftercommit.events.envelope import EventEnvelope
-from aftercommit.events.metadata import EventMetadata, FailureContext
 from aftercommit.events.names import name_of
 from aftercommit.handlers.options import AnyEvent, Declared, declared
 from aftercommit.handlers.signatures import (
@@ -33,15 +33,12 @@ Fallen = TypeVar("Fallen", bound=Callable[..., object])
 class Fallback:
     """A function for events that failed for good."""
 
-    def __init__(self, function: Callable[..., object], signature: Signature) -> None:
+    def __init__(self, function: Callable[..., object], names: Mapping[str, Any]) -> None:
+        refuse_uncallable(function, "fallback")
+        signature = fallback_signature(function, names)
         self.function = function
         self.takes_metadata = signature.takes_metadata
         self.payload = signature.annotation
-
-    @classmethod
-    def of(cls, function: Callable[..., object], names: Mapping[str, Any]) -> Fallback:
-        refuse_uncallable(function, "fallback")
-        return cls(function, fallback_signature(function, names))
 
 
 class Handler(Generic[T, P, R]):
@@ -124,7 +121,7 @@ class Handler(Generic[T, P, R]):
         return function
 
     def _checked_fallback(self, function: Callable[..., object], names: Mapping[str, Any]) -> Fallback:
-        fallback = Fallback.of(function, names)
+        fallback = Fallback(function, names)
         if fallback.payload not in (UNTYPED, self.payload):
             raise InvalidHandler(
                 f"the fallback {where(function)} takes another event than its handler {self.id}",

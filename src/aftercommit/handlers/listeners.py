@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Self
 
 from aftercommit.errors import DuplicateListener, InvalidListener
-from aftercommit.events.names import GLOBAL, name_of
+from aftercommit.events.names import GLOBAL, described, name_of
+from aftercommit.handlers.signatures import refuse_uncallable
 from aftercommit.hooks import Listener
 
 
@@ -20,12 +20,17 @@ class DefaultListenerRegistry:
 
     def register(self, *route_and_listener: Any) -> Self:
         """`register(event_type, listener)` or `register(aggregate_type, event_type, listener)`."""
-        aggregate_type, event_type, listener = route_of(route_and_listener)
-        route = (aggregate_type, event_type)
+        if len(route_and_listener) == 2:
+            route_and_listener = (GLOBAL, *route_and_listener)
+        if len(route_and_listener) != 3:
+            raise TypeError("register() takes (event_type, listener) or (aggregate_type, event_type, listener)")
+        aggregate_type = name_of(route_and_listener[0], "aggregate_type", 64)
+        event_type = name_of(route_and_listener[1], "event_type", 128)
+        route, listener = (aggregate_type, event_type), checked(route_and_listener[2])
         if route in self._listeners:
             raise DuplicateListener(
-                f"{aggregate_type}/{event_type} has the listener {_describe(self._listeners[route])} already; "
-                f"{_describe(listener)} cannot be a second one",
+                f"{aggregate_type}/{event_type} has the listener {described(self._listeners[route])} already; "
+                f"{described(listener)} cannot be a second one",
                 fix="call both from one listener, or use MultiListenerRegistry",
             )
         self._listeners[route] = listener
@@ -62,29 +67,7 @@ class MultiListenerRegistry:
         return len(self._listeners) + len(self._wildcards)
 
 
-def route_of(arguments: tuple[Any, ...]) -> tuple[str, str, Listener]:
-    """Aggregate type, event type and listener from the two ways to say them."""
-    if len(arguments) == 2:
-        arguments = (GLOBAL, *arguments)
-    if len(arguments) != 3:
-        raise TypeError("register() takes (event_type, listener) or (aggregate_type, event_type, listener)")
-    aggregate_type, event_type, listener = arguments
-    return name_of(aggregate_type, "aggregate_type", 64), name_of(event_type, "event_type", 128), checked(listener)
-
-
 def checked(listener: Any) -> Listener:
     """The listener, if calling it runs its body."""
-    if not callable(listener):
-        raise InvalidListener(f"the listener {listener!r} cannot be called", fix="pass a function or a callable object")
-    call = getattr(listener, "__call__", None)  # noqa: B004
-    for function in (listener, call):
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise InvalidListener(
-                f"the listener {_describe(listener)} is a generator: calling it would run nothing of its body",
-                fix="return instead of yield",
-            )
+    refuse_uncallable(listener, "listener", InvalidListener)
     return listener  # type: ignore[no-any-return]
-
-
-def _describe(listener: object) -> str:
-    return getattr(listener, "__qualname__", None) or repr(listener)

@@ -84,7 +84,10 @@ class Declared:
 
 def declared(function: object, options: dict[str, Any], *, is_generic: bool) -> Declared:
     """Read the options of a handler; wrong names and values are refused with the fix."""
-    _refuse_unknown(options)
+    known = HandlerOptions.__annotations__
+    for name, value in options.items():
+        if name not in known:
+            raise InvalidOption(f"handler() has no option {name}={value!r}", fix=did_you_mean(name, known))
     timeout, aggregate_type = options.get("timeout"), options.get("aggregate_type")
     return Declared(
         id=_id(function, options.get("id")),
@@ -99,18 +102,9 @@ def declared(function: object, options: dict[str, Any], *, is_generic: bool) -> 
     )
 
 
-def _refuse_unknown(options: dict[str, Any]) -> None:
-    known = HandlerOptions.__annotations__
-    for name, value in options.items():
-        if name not in known:
-            raise InvalidOption(f"handler() has no option {name}={value!r}", fix=did_you_mean(name, known))
-
-
 def _id(function: object, given: object) -> str:
-    if given is not None:
-        return _checked_id(given, "id")
-    name = getattr(function, "__name__", None)
-    if name is None or name == "<lambda>":
+    name = getattr(function, "__name__", None) if given is None else given
+    if given is None and name in (None, "<lambda>"):
         raise InvalidHandler(
             f"the handler {function!r} has no name of its own, and rows are stored under it",
             fix='give it one: outbox.handler("OrderPlaced", id="send-receipt")(…)',

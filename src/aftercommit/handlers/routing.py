@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from aftercommit.errors import UnroutableEvent, closest
@@ -26,46 +27,40 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Route:
     """One receiver of events, ready to be called: a handler, or what register() knows for an event."""
 
-    __slots__ = (
-        "caller",
-        "functions",
-        "handler",
-        "id",
-        "is_free",
-        "options",
-        "payload",
-        "supports",
-        "takes_metadata",
-        "timeout",
-    )
+    id: str
+    #: What is remembered of its destination goes by this name.
+    caller: str
+    #: Called one after the other, until one of them fails.
+    functions: tuple[Callable[..., object], ...]
+    handler: AnyHandler | None = None
+    options: Declared | None = None
+    #: What the payload is decoded as; None for the envelope itself.
+    payload: Any = None
+    takes_metadata: bool = False
+    timeout: float | None = None
+    supports: Supports | None = None
+    #: It has neither limits nor a destination of its own.
+    is_free: bool = True
 
-    def __init__(
-        self, id: str, functions: tuple[Callable[..., object], ...], handler: AnyHandler | None = None
-    ) -> None:
-        self.id = id
-        #: Called one after the other, until one of them fails.
-        self.functions = functions
-        self.handler = handler
-        #: What is remembered of its destination goes by this name.
-        self.caller = id
-        self.options: Declared | None = None
-        #: What the payload is decoded as; None for the envelope itself.
-        self.payload: Any = None
-        self.takes_metadata = False
-        self.timeout: float | None = None
-        self.supports: Supports | None = None
-        #: It has neither limits nor a destination of its own.
-        self.is_free = True
-        if handler is not None:
-            self.options = options = handler.declared
-            self.timeout, self.supports = options.timeout, options.supports
-            self.is_free = (options.timeout, options.concurrency, options.rate, options.destination) == (None,) * 4
-            self.takes_metadata = handler.takes_metadata
-            if handler.payload is not EventEnvelope:
-                self.payload = handler.payload
+    @classmethod
+    def to(cls, handler: AnyHandler) -> Route:
+        options = handler.declared
+        return cls(
+            handler.id,
+            handler.id,
+            (handler.function,),
+            handler,
+            options,
+            payload=None if handler.payload is EventEnvelope else handler.payload,
+            takes_metadata=handler.takes_metadata,
+            timeout=options.timeout,
+            supports=options.supports,
+            is_free=(options.timeout, options.concurrency, options.rate, options.destination) == (None,) * 4,
+        )
 
 
 class Router:
@@ -136,10 +131,9 @@ class Router:
 
     def fallback_of(self, route: Route, event: EventEnvelope) -> Fallback | None:
         """The handler's own, else the one for the type of the payload."""
-        if route.handler is None:
-            return None
-        if route.handler.bound_fallback is not None or not route.handler.is_typed:
-            return route.handler.bound_fallback
+        handler: AnyHandler | None = route.handler
+        if handler is None or handler.bound_fallback is not None or not handler.is_typed:
+            return None if handler is None else handler.bound_fallback
         matching = (each for each in self._roster.fallbacks if self.payloads.matches(each.payload, event.event_type))
         return next(matching, None)
 
@@ -174,10 +168,8 @@ class Router:
         listeners = tuple(found) if isinstance(found, Sequence) else (found,)
         if not listeners:
             return ()
-        route = Route(LISTENER_ID, listeners)
-        route.caller = (
-            f"{LISTENER_ID} {kind[0]}/{kind[1]}"  # all that is registered has one id, and several destinations
-        )
+        # All that is registered has one id, and several destinations.
+        route = Route(LISTENER_ID, f"{LISTENER_ID} {kind[0]}/{kind[1]}", listeners)
         _keep(self._listeners, kind, (found, (route,)))
         return (route,)
 
@@ -210,7 +202,7 @@ class Router:
 
     def _route(self, handler: AnyHandler) -> Route:
         route = self._routes.get(handler.id)
-        return route or self._routes.setdefault(handler.id, Route(handler.id, (handler.function,), handler))
+        return route or self._routes.setdefault(handler.id, Route.to(handler))
 
 
 def _keep(known: dict[K, V], key: K, value: V) -> None:

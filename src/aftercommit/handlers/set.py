@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, Protocol, Self, TypeAlias, TypeVar, Unpack, overload
 
 from aftercommit.errors import DuplicateHandler, InvalidHandler
-from aftercommit.events.metadata import EventMetadata, FailureContext
+from aftercommit.events.context import EventMetadata, FailureContext
 from aftercommit.handlers.handler import Fallback, Fallen, Handler
 from aftercommit.handlers.options import AnyEvent, HandlerOptions
 from aftercommit.handlers.signatures import UNTYPED, Scope, where
@@ -153,7 +153,7 @@ class HandlerSet:
         return self._add_fallback(route_or_function, UNTYPED, Scope.of_caller(1))
 
     def _add_fallback(self, function: Any, route: Any, scope: Scope) -> Any:
-        fallback = Fallback.of(function, scope.names)
+        fallback = Fallback(function, scope.names)
         if route is not UNTYPED:
             fallback.payload = route
         if fallback.payload is UNTYPED:

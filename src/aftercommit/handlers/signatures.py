@@ -11,8 +11,9 @@ from inspect import Parameter
 from types import FrameType, SimpleNamespace
 from typing import Any, Final, get_type_hints
 
-from aftercommit.errors import InvalidHandler
-from aftercommit.events.metadata import EventMetadata, FailureContext
+from aftercommit.errors import InvalidHandler, OutboxError
+from aftercommit.events.context import EventMetadata, FailureContext
+from aftercommit.events.names import described
 
 #: The first parameter has no annotation. Not None, which is one.
 UNTYPED: Final[Any] = type("Untyped", (), {"__repr__": lambda _: "no annotation"})()
@@ -65,22 +66,17 @@ def fallback_signature(function: Callable[..., object], namespace: Mapping[str, 
     return Signature(first, takes_metadata=len(required) == 3)
 
 
-def refuse_uncallable(function: Any, role: str = "handler") -> None:
+def refuse_uncallable(function: Any, role: str = "handler", refusal: type[OutboxError] = InvalidHandler) -> None:
     """Refuse what cannot be called, and generators, whose body would not run."""
     if not callable(function):
-        raise InvalidHandler(f"the {role} {function!r} cannot be called", fix="pass a function or a callable object")
-    call = getattr(function, "__call__", None)  # noqa: B004
-    for each in (function, call):
+        raise refusal(f"the {role} {function!r} cannot be called", fix="pass a function or a callable object")
+    name = where(function) if refusal is InvalidHandler else described(function)
+    for each in (function, getattr(function, "__call__", None)):  # noqa: B004
         if inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each):
-            raise InvalidHandler(
-                f"the {role} {where(function)} is a generator: calling it would run nothing of its body",
+            raise refusal(
+                f"the {role} {name} is a generator: calling it would run nothing of its body",
                 fix="return instead of yield",
             )
-
-
-def described(function: object) -> str:
-    """The name of a function for people."""
-    return getattr(function, "__qualname__", None) or repr(function)
 
 
 def where(function: object) -> str:

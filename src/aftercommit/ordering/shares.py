@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from aftercommit.events.claims import PARTITION_COUNT
-from aftercommit.events.fleet import FleetView, Holder
+from aftercommit.events.order import FleetView, Holder
 
 
 class Plan(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Protocol
 
-from aftercommit.events.fleet import FleetView, Instance
+from aftercommit.events.order import FleetView, Instance
 
 
 class Membership(Protocol):

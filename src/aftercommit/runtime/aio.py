@@ -8,14 +8,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from types import TracebackType
 from typing import Any, TypeVar
 
 from aftercommit.events.outcome import Ok, Raised, Result
 from aftercommit.ports import Colour
-from aftercommit.runtime.clock import boottime
 from aftercommit.runtime.colours import GRACE, Limit, awaited, called, called_async, is_async
-from aftercommit.runtime.handler_threads import HandlerThreads, tell
+from aftercommit.runtime.process import boottime
+from aftercommit.runtime.threads import DaemonThreads
 
 T = TypeVar("T")
 
@@ -31,9 +30,7 @@ class AsyncioMonitor:
     def __enter__(self) -> None:
         self._mutex.acquire()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._mutex.release()
 
     def notify(self, count: int = 1) -> None:
@@ -203,7 +200,7 @@ class AsyncioRuntime:
         return task.result()
 
     async def close(self) -> None:
-        await self._threads.close()
+        self._threads.close()
 
 
 async def _within(limit: Limit, task: asyncio.Task[Result]) -> Result:
@@ -229,3 +226,50 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+class HandlerThreads(DaemonThreads):
+    """Where sync functions of users run. Never the loop's default executor: a function that is stuck there would hold
+    `asyncio.run` open."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self._left: set[asyncio.Future[Result]] = set()
+
+    async def call(
+        self, loop: asyncio.AbstractEventLoop, function: Callable[[], Result], limit: Limit | None = None
+    ) -> Result:
+        future: asyncio.Future[Result] = loop.create_future()
+        self.start(function, lambda result: tell(loop, self._ended, future, result, limit))
+        if limit is None:
+            return await future
+        timer = loop.call_later(limit.timeout, self._leave, future, limit)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+
+    def _leave(self, future: asyncio.Future[Result], limit: Limit) -> None:
+        """The time is over and the thread is not free: another may be started in its place."""
+        if not future.done():
+            self._most += 1
+            self._left.add(future)
+            future.set_result(limit.over(still_runs=True))
+
+    def _ended(self, future: asyncio.Future[Result], result: Result, limit: Limit | None) -> None:
+        """A function has ended, perhaps long after its caller was cancelled."""
+        if not future.done():
+            future.set_result(result)
+        elif limit is not None and future in self._left:
+            self._most -= 1
+            self._left.discard(future)
+            if limit.ended is not None:
+                limit.ended()
+
+
+def tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: object) -> None:
+    """Run a callback on the loop from any thread; a loop that is closed has nobody left to tell."""
+    try:
+        loop.call_soon_threadsafe(callback, *arguments)
+    except RuntimeError:
+        return

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from aftercommit.errors import HandlerTimeout
+from aftercommit.events.names import described
 from aftercommit.events.outcome import Ok, Raised, Result
 
 #: Seconds that a cancelled async function gets for its clean-up before it is left behind.
@@ -38,27 +39,20 @@ def called(function: Callable[..., object], arguments: tuple[object, ...]) -> Re
         return Raised(error)
 
 
-async def awaited(value: Awaitable[Any]) -> Result:
-    """Await what a function returned, with the same promise."""
-    try:
-        return Ok(await _whole(value))
-    except BaseException as error:
-        return Raised(error)
-
-
 async def called_async(function: Callable[..., Any], arguments: tuple[object, ...]) -> Result:
-    """Call on a running loop and await what comes back."""
+    """Call on a running loop and await what comes back, with the same promise."""
     try:
-        return Ok(await _whole(function(*arguments)))
+        value = function(*arguments)
+        while inspect.isawaitable(value):  # a forgotten `await` must not pass for a success
+            value = await value
+        return Ok(value)
     except BaseException as error:
         return Raised(error)
 
 
-async def _whole(value: Any) -> Any:
-    """Await until there is nothing left to await: a forgotten `await` must not pass for a success."""
-    while inspect.isawaitable(value):
-        value = await value
-    return value
+def awaited(value: Awaitable[Any]) -> Coroutine[Any, Any, Result]:
+    """Await what a function returned, in the same way."""
+    return called_async(lambda: value, ())
 
 
 class Limit(NamedTuple):
@@ -70,11 +64,10 @@ class Limit(NamedTuple):
 
     def over(self, *, still_runs: bool) -> Raised:
         """What comes back in the function's place."""
-        name = getattr(self.function, "__qualname__", None) or repr(self.function)
         late = ", and still runs: its effects may come later, or twice" if still_runs else ""
         return Raised(
             HandlerTimeout(
-                f"{name} ran for longer than its timeout of {self.timeout:g} s{late}",
+                f"{described(self.function)} ran for longer than its timeout of {self.timeout:g} s{late}",
                 fix="give its own calls a shorter timeout, or raise timeout= of the handler",
                 still_runs=still_runs,
             )

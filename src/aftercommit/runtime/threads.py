@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from contextvars import Context
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import finalize
 
 from aftercommit.events.outcome import Ok, Raised, Result
 from aftercommit.ports import Colour
-from aftercommit.runtime.clock import boottime
 from aftercommit.runtime.colours import Limit, awaited, called, called_async, is_async, knows_async
-from aftercommit.runtime.side_threads import SideThreads
+from aftercommit.runtime.process import boottime
 
 if TYPE_CHECKING:
     from aftercommit.runtime.portal import LoopPortal
@@ -39,10 +41,6 @@ class ThreadTokens(threading.local):
 
 
 _threads = ThreadTokens()
-
-
-def _is_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
 
 
 class ThreadMonitor(threading.Condition):
@@ -78,7 +76,7 @@ class ThreadRuntime:
         self.clock = boottime
         self._lock = threading.Lock()
         self._portal: LoopPortal | None = None
-        self._side: SideThreads | None = None
+        self._side: DaemonThreads | None = None
 
     def identity(self) -> object:
         return _threads.token
@@ -121,7 +119,8 @@ class ThreadRuntime:
         else:
             result = self._beside(limit, lambda: context.run(called, function, arguments))
         if isinstance(result, Raised):
-            if isinstance(result.error, KeyboardInterrupt) and _is_main_thread():
+            is_main = threading.current_thread() is threading.main_thread()
+            if is_main and isinstance(result.error, KeyboardInterrupt):
                 raise result.error  # Ctrl-C is for the program, not for the handler that happened to run
         elif result.value is not None and inspect.isawaitable(result.value):
             return self._on_loop(awaited(result.value), context, limit)
@@ -130,9 +129,10 @@ class ThreadRuntime:
     def _beside(self, limit: Limit, function: Callable[[], Result]) -> Result:
         with self._lock:
             if self._side is None:
-                self._side = SideThreads()
-            side = self._side
-        return side.call(function, limit.timeout, limit.ended) or limit.over(still_runs=True)
+                self._side = DaemonThreads()
+            side, call = self._side, SideCall(limit.ended)
+        side.start(function, call.end)
+        return call.wait(limit.timeout) or limit.over(still_runs=True)
 
     def _on_loop(self, coroutine: Coroutine[Any, Any, Result], context: Context, limit: Limit | None) -> Result:
         """Run on the loop thread and wait for its real end, also when `interrupt` cancels it."""
@@ -160,3 +160,80 @@ class ThreadRuntime:
             portal.close()
         if side is not None:
             side.close()
+
+
+class DaemonThreads:
+    """Daemon threads for sync functions of users, started when first needed, as many as calls run at the same time."""
+
+    def __init__(self, most: int = sys.maxsize) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._busy = 0
+        finalize(self, _dismiss, self._jobs, self._threads)
+
+    def start(self, function: Callable[[], Result], end: Callable[[Result], None]) -> None:
+        """Run a function there and pass on, there as well, what it gave."""
+
+        def job() -> None:
+            result = function()
+            with self._lock:  # before anybody hears of it: who then closes finds this thread idle
+                self._busy -= 1
+            end(result)
+
+        with self._lock:
+            self._busy += 1
+            if len(self._threads) < min(self._busy, self._most):
+                name = f"aftercommit-handler-{len(self._threads)}"
+                thread = threading.Thread(target=_work, args=(self._jobs,), name=name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+        self._jobs.put(job)
+
+    def close(self) -> None:
+        """Idle threads end at once, one that runs a function after it."""
+        with self._lock:
+            threads, is_idle = list(self._threads), self._busy == 0
+            self._threads.clear()
+        _dismiss(self._jobs, threads)
+        for thread in threads if is_idle else ():
+            thread.join(1)
+
+
+def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (job := jobs.get()) is not None:
+        job()
+        del job  # while it waits for the next, a thread keeps nothing of the last alive
+
+
+def _dismiss(jobs: SimpleQueue[Callable[[], None] | None], threads: list[threading.Thread]) -> None:
+    for _ in threads:
+        jobs.put(None)
+
+
+class SideCall:
+    """A call of a sync function that has a timeout, beside the worker: nobody can end it, only leave it. Then somebody
+    else wants to hear of its end."""
+
+    def __init__(self, ended: Callable[[], None] | None) -> None:
+        self._ended = ended
+        self._changed = threading.Condition()
+        self._result: Result | None = None
+        self._is_left = False
+
+    def end(self, result: Result) -> None:
+        """Tell whoever waits, or else whoever wants to hear of it."""
+        with self._changed:
+            self._result = result
+            self._changed.notify_all()
+            is_left = self._is_left
+        if is_left and self._ended is not None:
+            self._ended()
+
+    def wait(self, timeout: float) -> Result | None:
+        """What it gave; None when it is left behind."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._result is not None, timeout)
+            self._is_left = self._result is None
+            return self._result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from aftercommit.events.fleet import Holder, Instance, Member
+from aftercommit.events.order import Holder, Instance, Member
 from aftercommit.events.outcome import DONE
 from aftercommit.ports import EventStore, Membership
 from aftercommit.testing.hooks import StoreHooks, played
