@@ -10,8 +10,8 @@ from aftercommit.errors import TransactionEnded
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Tx
 from aftercommit.stores.mysql.faults import fault_of, is_in_step
-from aftercommit.stores.mysql.link import Link, LinkTx
-from aftercommit.stores.sql.connections import Give, LinkExecutor, retrying
+from aftercommit.stores.mysql.link import AdoptedLinkTx, DriverLink, Link, LinkTx
+from aftercommit.stores.sql.connections import Give, Lender, LinkExecutor, retrying
 from aftercommit.stores.sql.control import refuse_transaction_control
 from aftercommit.stores.sql.execution import Fault
 
@@ -29,8 +29,13 @@ class MysqlExecutor(LinkExecutor):
 
     commits_single = True  # in autocommit mode
 
-    #: The root of the driver's errors.
-    driver_error: type[Exception]
+    def __init__(self, kind: type[DriverLink], own: Lender, lent: Lender) -> None:
+        super().__init__(own, lent, kind.colour)
+        self._kind = kind
+        self.driver_error = kind.error
+
+    def adopt(self, connection: object) -> AdoptedLinkTx | None:
+        return AdoptedLinkTx(self._kind(connection)) if isinstance(connection, self._kind.connections) else None
 
     def fault_of(self, error: Exception) -> Fault:
         return fault_of(error, self.driver_error)
@@ -41,15 +46,15 @@ class MysqlLink:
 
     def __init__(
         self,
-        connect: Callable[[], Awaitable[Link]],
+        connect: Callable[[], Awaitable[DriverLink]],
         driver_error: type[Exception],
-        lose: Callable[[Link], Awaitable[None]] | None = None,
+        lose: Callable[[DriverLink], Awaitable[None]] | None = None,
     ) -> None:
         """`lose` is told of one that did not survive."""
         self._connect = connect
         self._driver_error = driver_error
         self._lose = lose
-        self.link: Link | None = None
+        self.link: DriverLink | None = None
 
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], give: Give, *, writes: bool) -> T:
         """The loser of a deadlock is rolled back whole, and all of it is done again. Reads need no transaction, and a
@@ -84,7 +89,7 @@ class MysqlLink:
             raise
         return OpenMysqlTransaction(self, link, give)
 
-    async def _ready(self, opening: Sequence[str]) -> Link:
+    async def _ready(self, opening: Sequence[str]) -> DriverLink:
         """The connection, with these statements run on it. Every transaction begins so: what died while nobody used it
         is found here, and another one takes over."""
         if self.link is not None and not self.link.is_here:  # it belongs to an event loop that has ended
@@ -99,7 +104,7 @@ class MysqlLink:
             await _opened(link, opening)
         return link
 
-    async def _anew(self) -> Link:
+    async def _anew(self) -> DriverLink:
         dead, self.link = self.link, None
         if dead is not None and self._lose is not None:
             await self._lose(dead)

@@ -9,7 +9,6 @@ from aftercommit.errors import MissingDriver, UnknownStore
 from aftercommit.ports import Colour
 from aftercommit.stores.mysql.address import Address, address_of
 from aftercommit.stores.mysql.dialect import DIALECT
-from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.store import SqlStore
 
 _DRIVERS: Final = {Colour.BLOCKING: "pymysql", Colour.ASYNC: "asyncmy"}
@@ -39,10 +38,8 @@ def mysql_from_connection(
     address = _address_of_connection(connection)
     if connect is None:
         return _at(address, colour, options)
-    from aftercommit.stores.mysql import pymysql_driver
-
     connection.close()
-    executor = pymysql_driver.over_connections(connect, address.pool_size)
+    executor = _driver_of(Colour.BLOCKING).over_connections(connect, address.pool_size)
     return MysqlStore(executor, DIALECT, where=address.where, **options)
 
 
@@ -55,36 +52,27 @@ def mysql_from_engine(engine: Any, _: Colour, **options: Any) -> MysqlStore:
             fix='create_engine("mysql+pymysql://…"), or create_async_engine("mysql+asyncmy://…")',
         )
     where = f"MySQL at {engine.url.host or 'the local socket'}/{engine.url.database or ''}"
-    return MysqlStore(_over_engine(engine), DIALECT, where=where, **options)
-
-
-def _over_engine(engine: Any) -> Executor:
-    if engine.dialect.is_async:
-        from aftercommit.stores.mysql import asyncmy_driver
-
-        return asyncmy_driver.over_engine(engine)
-    from aftercommit.stores.mysql import pymysql_driver
-
-    return pymysql_driver.over_engine(engine)
+    colour = Colour.ASYNC if engine.dialect.is_async else Colour.BLOCKING
+    return MysqlStore(_driver_of(colour).over_engine(engine), DIALECT, where=where, **options)
 
 
 def _at(address: Address, colour: Colour, options: dict[str, Any]) -> MysqlStore:
-    return MysqlStore(_executor(address, colour), DIALECT, where=address.where, **options)
+    return MysqlStore(_driver_of(colour).over_address(address), DIALECT, where=address.where, **options)
 
 
-def _executor(address: Address, colour: Colour) -> Executor:
+def _driver_of(colour: Colour) -> Any:
+    """Our module for it."""
     try:
         if colour is Colour.BLOCKING:
             from aftercommit.stores.mysql import pymysql_driver
 
-            return pymysql_driver.over_connections(pymysql_driver.connector(address), address.pool_size)
+            return pymysql_driver
         from aftercommit.stores.mysql import asyncmy_driver
-
-        return asyncmy_driver.over_connections(address)
     except ImportError as error:
         raise MissingDriver(
             f"{_DRIVERS[colour]} is not installed ({error})", fix='pip install "aftercommit[mysql]"'
         ) from error
+    return asyncmy_driver
 
 
 def _address_of_connection(connection: Any) -> Address:
