@@ -16,9 +16,9 @@ from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour
 from aftercommit.runtime.process import here
 from aftercommit.stores.mysql import pool
-from aftercommit.stores.mysql.address import Address
 from aftercommit.stores.mysql.executor import MysqlExecutor
 from aftercommit.stores.mysql.link import DriverLink
+from aftercommit.stores.mysql.target import Address
 from aftercommit.stores.sql.aio import TaskTurn
 
 

@@ -12,8 +12,7 @@ from aftercommit.ports import Tx
 from aftercommit.stores.mysql.faults import fault_of, is_in_step
 from aftercommit.stores.mysql.link import AdoptedLinkTx, DriverLink, Link, LinkTx
 from aftercommit.stores.sql.connections import Give, Lender, LinkExecutor, retrying
-from aftercommit.stores.sql.control import refuse_transaction_control
-from aftercommit.stores.sql.execution import Fault
+from aftercommit.stores.sql.execution import Fault, refuse_transaction_control
 
 T = TypeVar("T")
 

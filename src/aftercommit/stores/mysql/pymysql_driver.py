@@ -12,9 +12,9 @@ from pymysql.cursors import Cursor
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour
 from aftercommit.stores.mysql import pool
-from aftercommit.stores.mysql.address import Address
 from aftercommit.stores.mysql.executor import MysqlExecutor
 from aftercommit.stores.mysql.link import DriverLink
+from aftercommit.stores.mysql.target import Address
 from aftercommit.stores.sql.connections import ThreadTurn
 
 

@@ -10,8 +10,7 @@ from aftercommit.ports import WakeupsUnavailable
 from aftercommit.stores.postgres.executor import PostgresExecutor
 from aftercommit.stores.postgres.link import ListeningConnection
 from aftercommit.stores.sql.connections import abandoned
-from aftercommit.stores.sql.execution import Executor
-from aftercommit.stores.sql.faults import missing
+from aftercommit.stores.sql.execution import Executor, missing
 from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.statements import Statements
 

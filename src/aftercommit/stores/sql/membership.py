@@ -35,10 +35,8 @@ class SqlMembership:
         self._explained = explained
 
     async def join(self, instance: Instance) -> None:
-        async def work(tx: Tx) -> None:
-            await self._change(tx, "fleet_join", id=instance.id, host=instance.host[:255], pid=instance.pid)
-
-        await self._transact(work)
+        facts = {"id": instance.id, "host": instance.host[:255], "pid": instance.pid}
+        await self._transact(lambda tx: self._change(tx, "fleet_join", **facts))
 
     async def beat(self, instance_id: str, lasts: timedelta) -> dict[int, int] | None:
         async def work(tx: Tx) -> dict[int, int] | None:
@@ -73,11 +71,8 @@ class SqlMembership:
         return await self._transact(work) if partitions else {}
 
     async def give(self, instance_id: str, partitions: dict[int, int]) -> None:
-        async def work(tx: Tx) -> None:
-            await self._change(tx, "fleet_give", id=instance_id, seen=_seen(partitions))
-
         if partitions:
-            await self._transact(work)
+            await self._transact(lambda tx: self._change(tx, "fleet_give", id=instance_id, seen=_seen(partitions)))
 
     async def leave(self, instance_id: str) -> None:
         async def work(tx: Tx) -> None:
@@ -96,11 +91,8 @@ class SqlMembership:
         return await self._transact(work)
 
     async def lags(self) -> dict[int, timedelta]:
-        async def work(tx: Tx) -> dict[int, timedelta]:
-            rows = await self._rows(tx, "fleet_lags")
-            return {number: timedelta(microseconds=max(0, age)) for number, age in rows}
-
-        return await self._transact(work, writes=False)
+        rows = await self._transact(lambda tx: self._rows(tx, "fleet_lags"), writes=False)
+        return {number: timedelta(microseconds=max(0, age)) for number, age in rows}
 
     async def _owned(self, tx: Tx, instance_id: str) -> dict[int, int]:
         return dict(await self._rows(tx, "fleet_owned", id=instance_id))

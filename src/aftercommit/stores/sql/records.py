@@ -10,7 +10,7 @@ from aftercommit.events.claims import Backlog, DeadEvent, DeadFilter
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.order import BlockedKey
 from aftercommit.events.redact import storable
-from aftercommit.stores.sql.changes import Changes
+from aftercommit.stores.sql.changes import ByStatement
 from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.rows import Times, dead_of, to_micros
 from aftercommit.stores.sql.statements import Statements
@@ -24,7 +24,7 @@ class SqlRecords:
         executor: Executor,
         statements: Statements,
         times: Times,
-        changes: Changes,
+        changes: ByStatement,
         explained: Callable[[Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]],
     ) -> None:
         self._executor = executor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby, takewhile
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from aftercommit.events.order import Head, HeadsRequest, HeadState, KeyClaimRequest, KeyRule, OrderKey
 from aftercommit.ports import Tx
@@ -28,20 +28,9 @@ _ARMS: Final = 100
 _NONE: Final = (-1,)
 
 
-class Runs(Protocol):
-    """How a database finds the heads of keys, and leases what they may give."""
-
-    async def heads(self, request: HeadsRequest) -> list[Any]:
-        """The first unfinished row of each key, as `head_of` takes it."""
-        ...
-
-    async def claim_keys(self, request: KeyClaimRequest, values: Mapping[str, object]) -> list[Any]:
-        """The rows that were leased."""
-        ...
-
-
 class RunsByStatement:
-    """One statement for each: it lists, locks and leases."""
+    """How a database finds the heads of keys, and leases what they may give. One statement for each: it lists, locks
+    and leases."""
 
     def __init__(self, executor: Executor, statements: Statements, dialect: Dialect) -> None:
         self._executor = executor
@@ -49,10 +38,12 @@ class RunsByStatement:
         self._dialect = dialect
 
     async def heads(self, request: HeadsRequest) -> list[Any]:
+        """The first unfinished row of each key, as `head_of` takes it."""
         heads = self._sql["heads"]
         return await self._executor.fetch(heads.sql, heads.values(walk_values(request, self._dialect)), writes=False)
 
     async def claim_keys(self, request: KeyClaimRequest, values: Mapping[str, object]) -> list[Any]:
+        """The rows that were leased."""
         claim = self._sql["claim_keys"]
         return await self._executor.fetch(claim.sql, claim.values(values))
 

@@ -18,9 +18,9 @@ from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.rows import HELD_COLUMNS, IN_UTC, HeldRow, Times, as_group
 
 if TYPE_CHECKING:
-    from aftercommit.stores.sql.changes import Changes
+    from aftercommit.stores.sql.changes import ByStatement
     from aftercommit.stores.sql.execution import Executor
-    from aftercommit.stores.sql.runs import Runs
+    from aftercommit.stores.sql.runs import RunsByStatement
 
 _SHARED: Final = "aftercommit.stores.sql"
 
@@ -96,8 +96,8 @@ class Dialect:
     #: How the n-th parameter is written.
     marker: Callable[[int], str]
     #: How it changes rows, and how it looks for keys and takes their runs.
-    changes: Callable[[Executor, Statements, Dialect, Statement], Changes]
-    runs: Callable[[Executor, Statements, Dialect], Runs]
+    changes: Callable[[Executor, Statements, Dialect, Statement], ByStatement]
+    runs: Callable[[Executor, Statements, Dialect], RunsByStatement]
     #: Its own words. `held` is a group of rows as a table of (event_id, handler_id, owner, epoch, delay, error,
     #: counted, done); `held_keys` has only the first four of them, if there is something to gain from it.
     words: Mapping[str, str]

@@ -11,7 +11,8 @@ from typing import Any, Final, TypeVar
 
 from aftercommit.errors import TransactionEnded
 from aftercommit.events.claims import QueryResult
-from aftercommit.stores.sqlserver.faults import FaultOf, number_of
+from aftercommit.stores.sql.execution import Fault
+from aftercommit.stores.sqlserver.faults import number_of
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ _NOT_BEGUN: Final = 3902
 class SqlServerConnection:
     """A connection that the store opens when it is first needed, and again when it did not survive a rest."""
 
-    def __init__(self, connect: Callable[[], Any], fault_of: FaultOf) -> None:
+    def __init__(self, connect: Callable[[], Any], fault_of: Callable[[Exception], Fault]) -> None:
         self._connect = connect
         self.fault_of = fault_of
         self._raw: Any = None
@@ -224,10 +225,28 @@ def open_transactions(raw: Any) -> int:
     return int(fetched(raw, "SELECT @@TRANCOUNT")[0][0])
 
 
-class AdoptedConnection:
-    """A Tx that never suspends, over a caller's own pyodbc connection."""
+class ConnectionTx:
+    """A Tx that never suspends, over one of our connections or a caller's own."""
+
+    def __init__(self, watched: Callable[[Callable[[Any], Any]], Any]) -> None:
+        """`watched` does a job with the driver's connection."""
+        self._watched = watched
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        return int(self._watched(lambda raw: executed(raw, sql, parameters)))
+
+    async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
+        return int(self._watched(lambda raw: executed_all_or_none(raw, sql, parameters)))
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        return list(self._watched(lambda raw: fetched(raw, sql, parameters)))
+
+
+class AdoptedConnection(ConnectionTx):
+    """A caller's own pyodbc connection."""
 
     def __init__(self, raw: Any) -> None:
+        super().__init__(lambda job: job(raw))
         self._raw = raw
 
     @property
@@ -243,12 +262,3 @@ class AdoptedConnection:
         if self._raw.closed:
             return False
         return not self._raw.autocommit or self.is_begun
-
-    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        return executed(self._raw, sql, parameters)
-
-    async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
-        return executed_all_or_none(self._raw, sql, parameters)
-
-    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
-        return fetched(self._raw, sql, parameters)

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour, Tx
 from aftercommit.stores.sql.connections import Give, LinkExecutor, pool_of_blocking, retrying
-from aftercommit.stores.sql.control import refuse_transaction_control
-from aftercommit.stores.sql.execution import Fault
-from aftercommit.stores.sqlserver.connection import (
-    AdoptedConnection,
-    SqlServerConnection,
-    executed,
-    executed_all_or_none,
-    fetched,
-    queried,
-)
-from aftercommit.stores.sqlserver.faults import reader_of
+from aftercommit.stores.sql.execution import Fault, refuse_transaction_control
+from aftercommit.stores.sqlserver.connection import AdoptedConnection, ConnectionTx, SqlServerConnection, queried
+from aftercommit.stores.sqlserver.faults import fault_of
 
 T = TypeVar("T")
 
@@ -30,7 +23,7 @@ class SqlServerExecutor(LinkExecutor):
 
     def __init__(self, connect: Callable[[], Any], driver: Any, colour: Colour = Colour.BLOCKING) -> None:
         self._driver = driver
-        self.fault_of: Callable[[Exception], Fault] = reader_of(driver)
+        self.fault_of: Callable[[Exception], Fault] = partial(fault_of, driver=driver)
         own, lent = (
             pool_of_blocking(lambda: SqlServerLink(connect, self.fault_of), colour, f"aftercommit-sqlserver{whose}")
             for whose in ("", "-user")
@@ -56,12 +49,12 @@ class SqlServerLink(SqlServerConnection):
 
     async def _alone(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         self.wake()
-        return await work(ConnectionTx(self))
+        return await work(ConnectionTx(self.watched))
 
     async def _committed(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         self.begin_transaction()
         try:
-            value = await work(ConnectionTx(self))
+            value = await work(ConnectionTx(self.watched))
             self.commit()
         except BaseException:
             self.rollback()
@@ -80,27 +73,12 @@ class SqlServerLink(SqlServerConnection):
         self.drop()
 
 
-class ConnectionTx:
-    """A Tx that never suspends, over one of our connections."""
-
-    def __init__(self, connection: SqlServerLink) -> None:
-        self._connection = connection
-
-    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        return self._connection.watched(lambda raw: executed(raw, sql, parameters))
-
-    async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
-        return self._connection.watched(lambda raw: executed_all_or_none(raw, sql, parameters))
-
-    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
-        return self._connection.watched(lambda raw: fetched(raw, sql, parameters))
-
-
 class OpenSqlServerTransaction(ConnectionTx):
     """A transaction that the user steers."""
 
     def __init__(self, connection: SqlServerLink, give: Give) -> None:
-        super().__init__(connection)
+        super().__init__(connection.watched)
+        self._connection = connection
         self._give = give
         self._is_lent = True
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any, Final
 
 from aftercommit.stores.sql.execution import Fault
@@ -45,15 +44,9 @@ _BY_STATE: Final[dict[str, Fault]] = {
 #: before it may stand a value of the user that looks the same, so the last one counts.
 _NUMBER: Final = re.compile(r"\((\d{1,9})\) \(SQL\w+\)")
 
-FaultOf = Callable[[Exception], Fault]
-
-
-def reader_of(driver: Any) -> FaultOf:
-    """Reads the errors of this driver module."""
-    return lambda error: fault_of(error, driver)
-
 
 def fault_of(error: Exception, driver: Any) -> Fault:
+    """Reads the errors of this driver module."""
     if isinstance(error, driver.Error):
         return _BY_NUMBER.get(number_of(error)) or _by_state(state_of(error))
     # The driver itself refuses: a number of more than 64 bits, half of a surrogate pair.
