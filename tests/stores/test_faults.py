@@ -16,8 +16,7 @@ from aftercommit.errors import (
     StoreUnavailable,
 )
 from aftercommit.stores.sql.execution import Fault, explained
-from aftercommit.stores.sql.identifiers import TableNames
-from aftercommit.stores.sql.statements import Statements
+from aftercommit.stores.sql.statements import Statements, TableNames
 from aftercommit.stores.sqlite.target import DIALECT
 from tests.stores.kit import store_at
 

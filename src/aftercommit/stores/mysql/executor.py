@@ -10,7 +10,7 @@ from aftercommit.errors import TransactionEnded
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Tx
 from aftercommit.stores.mysql.faults import fault_of, is_in_step
-from aftercommit.stores.mysql.link import AdoptedLinkTx, DriverLink, Link, LinkTx
+from aftercommit.stores.mysql.link import AdoptedLinkTx, DriverLink, LinkTx
 from aftercommit.stores.sql.connections import Give, Lender, LinkExecutor, retrying
 from aftercommit.stores.sql.execution import Fault, refuse_transaction_control
 
@@ -128,7 +128,7 @@ class MysqlLink:
             self.link.drop()
 
 
-async def _opened(link: Link, opening: Sequence[str]) -> None:
+async def _opened(link: DriverLink, opening: Sequence[str]) -> None:
     """Run these on it; when that fails, it is closed."""
     try:
         for sql in opening:
@@ -141,7 +141,9 @@ async def _opened(link: Link, opening: Sequence[str]) -> None:
 class OpenMysqlTransaction(LinkTx):
     """A transaction that the user steers."""
 
-    def __init__(self, lent: MysqlLink, link: Link, give: Give) -> None:
+    _link: DriverLink
+
+    def __init__(self, lent: MysqlLink, link: DriverLink, give: Give) -> None:
         super().__init__(link)
         self._lent = lent
         self._give = give
@@ -208,7 +210,7 @@ class OpenMysqlTransaction(LinkTx):
         await self._give(self._lent, is_sound=self._lent.is_sound)
 
 
-async def rolled_back(link: Link) -> None:
+async def rolled_back(link: DriverLink) -> None:
     """Or closed, which is the same to the server."""
     if link.is_open:
         try:

@@ -40,11 +40,6 @@ class Link(Protocol):
     def is_autocommit(self) -> bool: ...
 
     @property
-    def is_here(self) -> bool:
-        """Whether it can be awaited from here."""
-        ...
-
-    @property
     def charset(self) -> str: ...
 
     async def run(self, sql: str, parameters: Any = None) -> QueryResult:
@@ -57,12 +52,6 @@ class Link(Protocol):
 
     async def ping(self) -> None:
         """Hear the state anew: an error does not bring it, and some errors end the transaction."""
-
-    async def close(self) -> None:
-        """Say good-bye and close."""
-
-    def drop(self) -> None:
-        """Close at once. Never raises, and leaves alone what is a parent process's."""
 
 
 class DriverLink(Link):
@@ -82,6 +71,7 @@ class DriverLink(Link):
 
     @property
     def is_here(self) -> bool:
+        """Whether it can be awaited from here."""
         return True
 
     @property
@@ -98,9 +88,11 @@ class DriverLink(Link):
         return bool(self.raw.get_autocommit())
 
     async def close(self) -> None:
+        """Say good-bye and close."""
         self.drop()
 
     def drop(self) -> None:
+        """Close at once. Never raises, and leaves alone what is a parent process's."""
         if self._process is not here.token:
             abandoned.append(self.raw)
             return

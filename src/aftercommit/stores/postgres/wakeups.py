@@ -11,8 +11,7 @@ from aftercommit.stores.postgres.executor import PostgresExecutor
 from aftercommit.stores.postgres.link import ListeningConnection
 from aftercommit.stores.sql.connections import abandoned
 from aftercommit.stores.sql.execution import Executor, missing
-from aftercommit.stores.sql.identifiers import TableNames
-from aftercommit.stores.sql.statements import Statements
+from aftercommit.stores.sql.statements import Statements, TableNames
 
 #: Seconds without a message after which the connection has to show that it is alive. What is cut off in silence is
 #: known by nothing else: the system's own keepalives begin after two hours.

@@ -20,7 +20,7 @@ from aftercommit.errors import (
 )
 from aftercommit.events.redact import error_text
 from aftercommit.ports import AdoptedTx, Colour, OpenTransaction, Tx
-from aftercommit.stores.sql.identifiers import TableNames
+from aftercommit.stores.sql.statements import TableNames
 
 T = TypeVar("T")
 

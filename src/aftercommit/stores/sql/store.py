@@ -12,7 +12,6 @@ from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowK
 from aftercommit.events.order import Heads, HeadsRequest, KeyClaimRequest, Order
 from aftercommit.ports import AdoptedTx, Capabilities, Membership, OpenTransaction, Records, Tx, Wakeups
 from aftercommit.stores.sql.execution import Executor, explained
-from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.membership import SqlMembership
 from aftercommit.stores.sql.records import SqlRecords
 from aftercommit.stores.sql.rows import (
@@ -28,7 +27,7 @@ from aftercommit.stores.sql.rows import (
 )
 from aftercommit.stores.sql.runs import head_of, run_values
 from aftercommit.stores.sql.schema import Schema
-from aftercommit.stores.sql.statements import Dialect, Statements
+from aftercommit.stores.sql.statements import Dialect, Statements, TableNames
 from aftercommit.stores.sql.table import OwnTable
 
 T = TypeVar("T")
