@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from aftercommit.errors import TransactionEnded
@@ -40,20 +41,15 @@ class MysqlExecutor(LinkExecutor):
         return fault_of(error, self.driver_error)
 
 
+@dataclass(eq=False)
 class MysqlLink:
     """A connection as it is lent: opened when it is first needed, and again when it did not survive a rest."""
 
-    def __init__(
-        self,
-        connect: Callable[[], Awaitable[DriverLink]],
-        driver_error: type[Exception],
-        lose: Callable[[DriverLink], Awaitable[None]] | None = None,
-    ) -> None:
-        """`lose` is told of one that did not survive."""
-        self._connect = connect
-        self._driver_error = driver_error
-        self._lose = lose
-        self.link: DriverLink | None = None
+    _connect: Callable[[], Awaitable[DriverLink]]
+    _driver_error: type[Exception]
+    #: Is told of one that did not survive.
+    _lose: Callable[[DriverLink], Awaitable[None]] | None = None
+    link: DriverLink | None = None
 
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], give: Give, *, writes: bool) -> T:
         """The loser of a deadlock is rolled back whole, and all of it is done again. Reads need no transaction, and a
@@ -86,7 +82,7 @@ class MysqlLink:
         except BaseException:
             await give(self, is_sound=self.is_sound)
             raise
-        return OpenMysqlTransaction(self, link, give)
+        return OpenMysqlTransaction(link, self, give)
 
     async def _ready(self, opening: Sequence[str]) -> DriverLink:
         """The connection, with these statements run on it. Every transaction begins so: what died while nobody used it
@@ -138,18 +134,16 @@ async def _opened(link: DriverLink, opening: Sequence[str]) -> None:
         raise
 
 
+@dataclass(eq=False)
 class OpenMysqlTransaction(LinkTx):
     """A transaction that the user steers."""
 
     _link: DriverLink
-
-    def __init__(self, lent: MysqlLink, link: DriverLink, give: Give) -> None:
-        super().__init__(link)
-        self._lent = lent
-        self._give = give
-        self._is_lent = True
-        #: The user has the driver's connection, so the state that was heard last may be an old one.
-        self._is_exposed = False
+    _lent: MysqlLink
+    _give: Give
+    _is_lent: bool = True
+    #: The user has the driver's connection, so the state that was heard last may be an old one.
+    _is_exposed: bool = False
 
     @property
     def connection(self) -> Any:

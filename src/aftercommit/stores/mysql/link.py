@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
 from aftercommit.errors import NotInTransaction, PayloadTooLarge, UnsupportedTransaction
@@ -100,11 +101,11 @@ class DriverLink(Link):
             self.raw.close()
 
 
+@dataclass(eq=False)
 class LinkTx:
     """A Tx over a connection."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    _link: Link
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
         return (await self._run(sql, parameters)).rowcount

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from aftercommit.errors import InvalidOption, SchemaMismatch
@@ -89,12 +90,12 @@ def over_engine(kind: type[DriverLink], engine: Any) -> MysqlExecutor:
     return MysqlExecutor(kind, pool, pool)
 
 
+@dataclass(eq=False)
 class GivenPool:
     """Connections of the user's own pool, in the user's settings. Nothing is set on them that outlives a loan."""
 
-    def __init__(self, engine: EnginePool[DriverLink], driver_error: type[Exception]) -> None:
-        self._engine = engine
-        self._driver_error = driver_error
+    _engine: EnginePool[DriverLink]
+    _driver_error: type[Exception]
 
     async def take(self) -> MysqlLink:
         return MysqlLink(self._checked, self._driver_error, self._lose)

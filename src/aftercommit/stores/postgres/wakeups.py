@@ -3,6 +3,7 @@ and one connection does nothing but hear them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
@@ -21,25 +22,18 @@ SILENCE: Final = 10.0
 _LONGEST_CHANNEL: Final = 63
 
 
+@dataclass(eq=False)
 class PostgresWakeups:
-    """The port. Those that listen are in `listening`, so that the store can end what it lent."""
+    """The port. Those that listen are in `_listening`, so that the store can end what it lent."""
 
-    def __init__(
-        self,
-        executor: PostgresExecutor,
-        sender: Executor,
-        sql: Statements,
-        names: TableNames,
-        listening: set[PostgresWakeups],
-    ) -> None:
-        self._executor = executor
-        self._sender = sender
-        self._sql = sql
-        self._names = names
-        self._listening = listening
-        self._channel: str | None = None
-        self._connection: ListeningConnection | None = None
-        self._is_interrupted = False
+    _executor: PostgresExecutor
+    _sender: Executor
+    _sql: Statements
+    _names: TableNames
+    _listening: set[PostgresWakeups]
+    _channel: str | None = None
+    _connection: ListeningConnection | None = None
+    _is_interrupted: bool = False
 
     async def send(self, message: str) -> None:
         statement = self._sql["notify"]

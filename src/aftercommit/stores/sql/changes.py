@@ -4,6 +4,7 @@ else by locking rows and changing what was seen, in one transaction."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
 
@@ -27,16 +28,16 @@ _key: Final = itemgetter(0, 1)
 _due: Final = itemgetter(AVAILABLE_AT, POSITION)
 
 
+@dataclass(eq=False)
 class ByStatement:
     """What every database can do with rows. Each call is a transaction of its own: here one statement, one round trip,
     for databases whose UPDATE returns the rows that it changed."""
 
-    def __init__(self, executor: Executor, statements: Statements, dialect: Dialect, done: Statement) -> None:
-        self._executor = executor
-        self._sql = statements
-        self._dialect = dialect
-        #: What is delivered is marked, or deleted.
-        self._done = done
+    _executor: Executor
+    _sql: Statements
+    _dialect: Dialect
+    #: What is delivered is marked, or deleted.
+    _done: Statement
 
     async def claim(self, request: ClaimRequest, values: Mapping[str, object]) -> tuple[list[Any], float | None]:
         """The rows that were leased, and in how many seconds the next one falls due, when there are no more now."""
@@ -118,11 +119,10 @@ class ByLocking(ByStatement):
     """Look, then change what was seen, in one transaction: for databases whose UPDATE does not tell what it changed.
     Groups travel as JSON there."""
 
-    def __init__(self, executor: Executor, statements: Statements, dialect: Dialect, done: Statement) -> None:
-        super().__init__(executor, statements, dialect, done)
+    def __post_init__(self) -> None:
         #: The statuses of each look.
         self._looks: tuple[int | None, ...] = (
-            (EventStatus.NEW.value, EventStatus.RETRY.value) if dialect.claims_by_status else (None,)
+            (EventStatus.NEW.value, EventStatus.RETRY.value) if self._dialect.claims_by_status else (None,)
         )
 
     async def claim(self, request: ClaimRequest, values: Mapping[str, object]) -> tuple[list[Any], float | None]:

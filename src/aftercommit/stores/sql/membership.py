@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -19,20 +20,14 @@ T = TypeVar("T")
 _MICRO = 1_000_000
 
 
+@dataclass(eq=False)
 class SqlMembership:
     """Two small tables beside the events. An instance's row is locked before partitions, these by their numbers."""
 
-    def __init__(
-        self,
-        executor: Executor,
-        statements: Statements,
-        times: Times,
-        explained: Callable[[Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]],
-    ) -> None:
-        self.executor = executor
-        self._sql = statements
-        self._times = times
-        self._explained = explained
+    executor: Executor
+    _sql: Statements
+    _times: Times
+    _explained: Callable[[Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]]
 
     async def join(self, instance: Instance) -> None:
         facts = {"id": instance.id, "host": instance.host[:255], "pid": instance.pid}

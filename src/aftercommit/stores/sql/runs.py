@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby, takewhile
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -28,14 +29,14 @@ _ARMS: Final = 100
 _NONE: Final = (-1,)
 
 
+@dataclass(eq=False)
 class RunsByStatement:
     """How a database finds the heads of keys, and leases what they may give. One statement for each: it lists, locks
     and leases."""
 
-    def __init__(self, executor: Executor, statements: Statements, dialect: Dialect) -> None:
-        self._executor = executor
-        self._sql = statements
-        self._dialect = dialect
+    _executor: Executor
+    _sql: Statements
+    _dialect: Dialect
 
     async def heads(self, request: HeadsRequest) -> list[Any]:
         """The first unfinished row of each key, as `head_of` takes it."""
