@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from inspect import isawaitable, iscoroutine
 from typing import Any, Final
 
@@ -24,12 +23,30 @@ ENTRY_POINTS: Final = "aftercommit.stores"
 _FILE: Final = re.compile(r"[\w./\\-]+")
 
 
-def _later(database: str, function: str) -> OpenStore:
-    """The module of a database is loaded when one of its kind is asked for."""
+# Modules of databases are loaded when one of their kind is asked for.
 
+
+def _postgres() -> Any:
+    from aftercommit.stores.postgres import target
+
+    return target
+
+
+def _mysql() -> Any:
+    from aftercommit.stores.mysql import target
+
+    return target
+
+
+def _sqlserver() -> Any:
+    from aftercommit.stores.sqlserver import target
+
+    return target
+
+
+def _later(module: Callable[[], Any], function: str) -> OpenStore:
     def opener(target: Any, colour: Colour, **options: Any) -> EventStore:
-        module = import_module(f"aftercommit.stores.{database}.target")
-        store: EventStore = getattr(module, f"{database}_{function}")(target, colour, **options)
+        store: EventStore = getattr(module(), function)(target, colour, **options)
         return store
 
     return opener
@@ -37,29 +54,29 @@ def _later(database: str, function: str) -> OpenStore:
 
 _by_scheme: Final[dict[str, OpenStore]] = {
     "sqlite": sqlite_from_url,
-    "postgresql": _later("postgres", "from_url"),
-    "postgres": _later("postgres", "from_url"),
-    "mysql": _later("mysql", "from_url"),
-    "mariadb": _later("mysql", "from_url"),
-    "mssql": _later("sqlserver", "from_url"),
-    "sqlserver": _later("sqlserver", "from_url"),
+    "postgresql": _later(_postgres, "postgres_from_url"),
+    "postgres": _later(_postgres, "postgres_from_url"),
+    "mysql": _later(_mysql, "mysql_from_url"),
+    "mariadb": _later(_mysql, "mysql_from_url"),
+    "mssql": _later(_sqlserver, "sqlserver_from_url"),
+    "sqlserver": _later(_sqlserver, "sqlserver_from_url"),
 }
 
 #: By the package that the target's class comes from.
 _by_package: Final[Mapping[str, OpenStore]] = {
     "sqlite3": sqlite_from_connection,
-    "psycopg": _later("postgres", "from_connection"),
-    "psycopg_pool": _later("postgres", "from_pool"),
-    "asyncpg": _later("postgres", "from_pool"),
-    "pymysql": _later("mysql", "from_connection"),
-    "asyncmy": _later("mysql", "from_connection"),
-    "pyodbc": _later("sqlserver", "from_connection"),
+    "psycopg": _later(_postgres, "postgres_from_connection"),
+    "psycopg_pool": _later(_postgres, "postgres_from_pool"),
+    "asyncpg": _later(_postgres, "postgres_from_pool"),
+    "pymysql": _later(_mysql, "mysql_from_connection"),
+    "asyncmy": _later(_mysql, "mysql_from_connection"),
+    "pyodbc": _later(_sqlserver, "sqlserver_from_connection"),
 }
 
 _by_dialect: Final[Mapping[str, OpenStore]] = {
-    "postgresql": _later("postgres", "from_engine"),
-    "mysql": _later("mysql", "from_engine"),
-    "mariadb": _later("mysql", "from_engine"),
+    "postgresql": _later(_postgres, "postgres_from_engine"),
+    "mysql": _later(_mysql, "mysql_from_engine"),
+    "mariadb": _later(_mysql, "mysql_from_engine"),
 }
 
 #: The options of a store as they are when nobody gives any.

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Final
-
 from aftercommit.errors import InvalidOption, UnknownStore
 from aftercommit.events.order import Order
 from aftercommit.stores.sql.schema import script_of
@@ -33,20 +30,23 @@ def schema_sql(
     return script_of(Statements(dialect, names), names, Order(ordered, on_dead))
 
 
-#: By what people call it.
-_DIALECTS: Final = {
-    "sqlite": ("sqlite.target", "DIALECT"),
-    **dict.fromkeys(("postgresql", "postgres"), ("postgres.dialect", "PSYCOPG")),
-    **dict.fromkeys(("mysql", "mariadb"), ("mysql.dialect", "DIALECT")),
-    **dict.fromkeys(("sqlserver", "sql server", "mssql"), ("sqlserver.dialect", "DIALECT")),
-}
-
-
 def _dialect_of(database: str) -> Dialect:
-    if (place := _DIALECTS.get(str(database).lower())) is None:
-        raise UnknownStore(
-            f"unsupported database: {database!r}", fix="use sqlite, postgresql, mysql, mariadb or sqlserver"
-        )
-    module, name = place
-    dialect: Dialect = getattr(import_module(f"aftercommit.stores.{module}"), name)
-    return dialect
+    """By what people call it."""
+    match str(database).lower():
+        case "sqlite":
+            from aftercommit.stores.sqlite.target import DIALECT as SQLITE
+
+            return SQLITE
+        case "postgresql" | "postgres":
+            from aftercommit.stores.postgres.dialect import PSYCOPG
+
+            return PSYCOPG
+        case "mysql" | "mariadb":
+            from aftercommit.stores.mysql.dialect import DIALECT as MYSQL
+
+            return MYSQL
+        case "sqlserver" | "sql server" | "mssql":
+            from aftercommit.stores.sqlserver.dialect import DIALECT as SQLSERVER
+
+            return SQLSERVER
+    raise UnknownStore(f"unsupported database: {database!r}", fix="use sqlite, postgresql, mysql, mariadb or sqlserver")

@@ -115,6 +115,7 @@ def _missing(rows: Sequence[HeldRow], returned: Sequence[Sequence[Any]]) -> set[
     return {RowKey(row[0], row[1]) for row in rows if (row[0], row[1]) not in changed}
 
 
+@dataclass(eq=False)
 class ByLocking(ByStatement):
     """Look, then change what was seen, in one transaction: for databases whose UPDATE does not tell what it changed.
     Groups travel as JSON there."""
