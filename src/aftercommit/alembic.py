@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aftercommit.stores.scripts import schema_sql
-from aftercommit.stores.sql.identifiers import TableNames
+from aftercommit.stores.sql.statements import TableNames
 
 
 def upgrade(

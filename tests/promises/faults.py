@@ -14,7 +14,7 @@ from aftercommit import Done
 from aftercommit.delivery.chain import Delivery
 from aftercommit.delivery.settler import Settler
 from aftercommit.delivery.worker import OutboxDispatcher
-from aftercommit.stores.mysql import server as mysql_server
+from aftercommit.stores.mysql import pool as mysql_pool
 from aftercommit.stores.mysql.executor import OpenMysqlTransaction
 from aftercommit.stores.mysql.link import LinkTx
 from aftercommit.stores.postgres import executor as postgres_executor
@@ -142,7 +142,7 @@ def install(store: SqlStore, journal: Journal) -> None:
 def limit_standstill(change: Call = setattr) -> None:
     """Leases are short in these tests, and so is the time after which a server ends a session that stands still."""
     change(postgres_executor, "BEGIN", postgres_executor.BEGIN.replace("10s", "1s"))
-    change(mysql_server, "STANDSTILL", 1)
+    change(mysql_pool, "STANDSTILL", 1)
 
 
 def _slow_down(store: SqlStore, seconds: float) -> None:

@@ -18,7 +18,6 @@ from aftercommit.events.columns import CLAIMED, COLUMNS, PARAMETERS, WRITTEN, Co
 from aftercommit.runtime.threads import run
 from aftercommit.stores.mysql.dialect import DIALECT as MYSQL
 from aftercommit.stores.postgres.dialect import PSYCOPG as POSTGRES
-from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.rows import (
     AVAILABLE_AT,
     EVENT_ID,
@@ -29,7 +28,7 @@ from aftercommit.stores.sql.rows import (
     claimed_of,
     insert_values,
 )
-from aftercommit.stores.sql.statements import Statements
+from aftercommit.stores.sql.statements import Statements, TableNames
 from aftercommit.stores.sqlite.target import DIALECT as SQLITE
 from aftercommit.stores.sqlserver.dialect import DIALECT as SQLSERVER
 from aftercommit.testing.kit import event

@@ -16,8 +16,7 @@ import pytest
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.outcome import Retry
 from aftercommit.ports import Colour
-from aftercommit.stores.sql.identifiers import TableNames
-from aftercommit.stores.sql.statements import Statements
+from aftercommit.stores.sql.statements import Statements, TableNames
 from aftercommit.stores.sqlite import target
 from aftercommit.testing import SqlConformance, StoreConformance
 from aftercommit.testing.fidelity import HANDLERS

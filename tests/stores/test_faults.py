@@ -15,10 +15,8 @@ from aftercommit.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from aftercommit.stores.sql.execution import Fault
-from aftercommit.stores.sql.faults import explained
-from aftercommit.stores.sql.identifiers import TableNames
-from aftercommit.stores.sql.statements import Statements
+from aftercommit.stores.sql.execution import Fault, explained
+from aftercommit.stores.sql.statements import Statements, TableNames
 from aftercommit.stores.sqlite.target import DIALECT
 from tests.stores.kit import store_at
 

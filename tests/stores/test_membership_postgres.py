@@ -12,8 +12,7 @@ from aftercommit.errors import StoreBusy
 from aftercommit.events.order import Instance
 from aftercommit.stores.postgres import asyncpg_driver, psycopg_pools
 from aftercommit.stores.postgres.dialect import PSYCOPG
-from aftercommit.stores.sql.identifiers import TableNames
-from aftercommit.stores.sql.statements import Statements
+from aftercommit.stores.sql.statements import Statements, TableNames
 from aftercommit.testing.kit import LEASE
 from tests.stores.postgres_kit import Table, Way
 from tests.stores.wakeups_kit import until_sessions

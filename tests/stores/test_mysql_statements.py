@@ -16,9 +16,8 @@ from aftercommit.events.claims import Lease, RowKey, Settlement
 from aftercommit.events.outcome import DONE, Retry
 from aftercommit.runtime.threads import run
 from aftercommit.stores.mysql.dialect import DIALECT
-from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.rows import to_micros
-from aftercommit.stores.sql.statements import Statements, _sql_files
+from aftercommit.stores.sql.statements import Statements, TableNames, _sql_files
 
 NAMES = TableNames("outbox_event", "shop", DIALECT.quotes)
 STATEMENTS = Statements(DIALECT, NAMES)

@@ -26,9 +26,8 @@ from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.mysql import faults
-from aftercommit.stores.mysql.address import Address, address_of
-from aftercommit.stores.mysql.server import check_version
-from aftercommit.stores.mysql.target import mysql_from_url
+from aftercommit.stores.mysql.pool import check_version
+from aftercommit.stores.mysql.target import Address, address_of, mysql_from_url
 from aftercommit.stores.sql.execution import Fault
 from aftercommit.testing.kit import event, take
 from tests.stores.kit import insert, run_in

@@ -16,8 +16,7 @@ import pytest
 
 from aftercommit.stores.postgres.dialect import PSYCOPG
 from aftercommit.stores.postgres.target import PostgresStore
-from aftercommit.stores.sql.identifiers import TableNames
-from aftercommit.stores.sql.statements import Statements
+from aftercommit.stores.sql.statements import Statements, TableNames
 from aftercommit.testing.kit import event, take
 from tests.stores.kit import insert
 from tests.stores.postgres_kit import Table, Way

@@ -17,8 +17,7 @@ import pytest
 from aftercommit.errors import SchemaMismatch
 from aftercommit.ports import Colour, Tx
 from aftercommit.runtime.threads import run
-from aftercommit.stores.sql.identifiers import TableNames
-from aftercommit.stores.sql.statements import Dialect, Statements
+from aftercommit.stores.sql.statements import Dialect, Statements, TableNames
 from aftercommit.stores.sql.store import SqlStore
 from aftercommit.stores.sqlite.executor import SqliteExecutor
 from aftercommit.stores.sqlite.target import DIALECT

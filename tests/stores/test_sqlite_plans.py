@@ -18,8 +18,7 @@ from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Retry
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
-from aftercommit.stores.sql.identifiers import TableNames
-from aftercommit.stores.sql.statements import Statements
+from aftercommit.stores.sql.statements import Statements, TableNames
 from aftercommit.stores.sqlite.target import DIALECT
 from aftercommit.testing.kit import DAY, HOUR, LEASE, SECOND, lease_of, look
 from tests.stores.kit import read, store_at

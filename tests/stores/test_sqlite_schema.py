@@ -20,7 +20,7 @@ from aftercommit.errors import InvalidOption, OutboxError, SchemaMismatch, Schem
 from aftercommit.events.claims import HASH_NAME, PARTITION_COUNT
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
-from aftercommit.stores.sql.identifiers import TableNames, checked_name
+from aftercommit.stores.sql.statements import TableNames, checked_name
 from aftercommit.testing.kit import event, ids, take
 from tests.stores.kit import alter, insert, read, run_in, store_at
 

@@ -15,8 +15,7 @@ import pytest
 
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
-from aftercommit.stores.sqlserver.target import _opener, _pyodbc, sqlserver_from_url
-from aftercommit.stores.sqlserver.url import address_of
+from aftercommit.stores.sqlserver.target import _opener, _pyodbc, address_of, sqlserver_from_url
 from aftercommit.testing import SqlConformance, StoreConformance
 from tests.databases import RENEWED
 from tests.stores.kit import run_in

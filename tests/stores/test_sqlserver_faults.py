@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aftercommit.errors import InvalidOption
 from aftercommit.stores.sql.execution import Fault
-from aftercommit.stores.sqlserver.faults import fault_of, number_of
+from aftercommit.stores.sqlserver.connection import fault_of, number_of
 from tests.stores.sqlserver_kit import (
     Driver,
     Error,

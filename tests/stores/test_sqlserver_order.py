@@ -12,9 +12,8 @@ from sqlglot import exp
 
 from aftercommit.events.order import STRICT, KeyClaimRequest, KeyRule, OrderKey
 from aftercommit.runtime.threads import run
-from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.runs import ConfirmedRuns, run_values
-from aftercommit.stores.sql.statements import Statements
+from aftercommit.stores.sql.statements import Statements, TableNames
 from aftercommit.stores.sqlite.target import DIALECT as SQLITE
 from aftercommit.stores.sqlserver.dialect import DIALECT
 from aftercommit.testing.kit import LEASE

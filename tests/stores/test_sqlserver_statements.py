@@ -13,8 +13,7 @@ import sqlglot
 from sqlglot import exp
 
 from aftercommit.stores.sql import statements
-from aftercommit.stores.sql.identifiers import TableNames
-from aftercommit.stores.sql.statements import Statement, Statements
+from aftercommit.stores.sql.statements import Statement, Statements, TableNames
 from aftercommit.stores.sqlite.target import DIALECT as SQLITE
 from aftercommit.stores.sqlserver.connection import BEGIN, ROLLBACK, SESSION
 from aftercommit.stores.sqlserver.dialect import DIALECT

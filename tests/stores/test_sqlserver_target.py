@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from aftercommit.errors import MissingDriver, OutboxError, StoreUnavailable, UnknownStore
 from aftercommit.ports import Colour
 from aftercommit.stores.sqlserver.executor import SqlServerExecutor
-from aftercommit.stores.sqlserver.target import SqlServerStore, sqlserver_from_factory, sqlserver_from_url
-from aftercommit.stores.sqlserver.url import address_of
+from aftercommit.stores.sqlserver.target import SqlServerStore, address_of, sqlserver_from_factory, sqlserver_from_url
 from tests.stores.kit import run_in
 from tests.stores.sqlserver_kit import Connection, Driver, Error, Server, lost
 

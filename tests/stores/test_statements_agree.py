@@ -12,8 +12,7 @@ from sqlglot import exp
 
 from aftercommit.stores.mysql.dialect import DIALECT as MYSQL
 from aftercommit.stores.postgres.dialect import PSYCOPG as POSTGRES
-from aftercommit.stores.sql.identifiers import TableNames
-from aftercommit.stores.sql.statements import Dialect, Statements
+from aftercommit.stores.sql.statements import Dialect, Statements, TableNames
 from aftercommit.stores.sqlite.target import DIALECT as SQLITE
 from aftercommit.stores.sqlserver.dialect import DIALECT as SQLSERVER
 

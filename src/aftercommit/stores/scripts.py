@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from aftercommit.errors import InvalidOption, UnknownStore
 from aftercommit.events.order import Order
-from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.schema import script_of
-from aftercommit.stores.sql.statements import Dialect, Statements
+from aftercommit.stores.sql.statements import Dialect, Statements, TableNames
 
 
 def schema_sql(

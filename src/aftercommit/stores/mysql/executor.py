@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from aftercommit.errors import TransactionEnded
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Tx
 from aftercommit.stores.mysql.faults import fault_of, is_in_step
-from aftercommit.stores.mysql.link import Link, LinkTx
-from aftercommit.stores.sql.connections import Give, LinkExecutor, retrying
-from aftercommit.stores.sql.control import refuse_transaction_control
-from aftercommit.stores.sql.execution import Fault
+from aftercommit.stores.mysql.link import AdoptedLinkTx, DriverLink, LinkTx
+from aftercommit.stores.sql.connections import Give, Lender, LinkExecutor, retrying
+from aftercommit.stores.sql.execution import Fault, refuse_transaction_control
 
 T = TypeVar("T")
 
@@ -29,27 +29,27 @@ class MysqlExecutor(LinkExecutor):
 
     commits_single = True  # in autocommit mode
 
-    #: The root of the driver's errors.
-    driver_error: type[Exception]
+    def __init__(self, kind: type[DriverLink], own: Lender, lent: Lender) -> None:
+        super().__init__(own, lent, kind.colour)
+        self._kind = kind
+        self.driver_error = kind.error
+
+    def adopt(self, connection: object) -> AdoptedLinkTx | None:
+        return AdoptedLinkTx(self._kind(connection)) if isinstance(connection, self._kind.connections) else None
 
     def fault_of(self, error: Exception) -> Fault:
         return fault_of(error, self.driver_error)
 
 
+@dataclass(eq=False)
 class MysqlLink:
     """A connection as it is lent: opened when it is first needed, and again when it did not survive a rest."""
 
-    def __init__(
-        self,
-        connect: Callable[[], Awaitable[Link]],
-        driver_error: type[Exception],
-        lose: Callable[[Link], Awaitable[None]] | None = None,
-    ) -> None:
-        """`lose` is told of one that did not survive."""
-        self._connect = connect
-        self._driver_error = driver_error
-        self._lose = lose
-        self.link: Link | None = None
+    _connect: Callable[[], Awaitable[DriverLink]]
+    _driver_error: type[Exception]
+    #: Is told of one that did not survive.
+    _lose: Callable[[DriverLink], Awaitable[None]] | None = None
+    link: DriverLink | None = None
 
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], give: Give, *, writes: bool) -> T:
         """The loser of a deadlock is rolled back whole, and all of it is done again. Reads need no transaction, and a
@@ -82,9 +82,9 @@ class MysqlLink:
         except BaseException:
             await give(self, is_sound=self.is_sound)
             raise
-        return OpenMysqlTransaction(self, link, give)
+        return OpenMysqlTransaction(link, self, give)
 
-    async def _ready(self, opening: Sequence[str]) -> Link:
+    async def _ready(self, opening: Sequence[str]) -> DriverLink:
         """The connection, with these statements run on it. Every transaction begins so: what died while nobody used it
         is found here, and another one takes over."""
         if self.link is not None and not self.link.is_here:  # it belongs to an event loop that has ended
@@ -99,7 +99,7 @@ class MysqlLink:
             await _opened(link, opening)
         return link
 
-    async def _anew(self) -> Link:
+    async def _anew(self) -> DriverLink:
         dead, self.link = self.link, None
         if dead is not None and self._lose is not None:
             await self._lose(dead)
@@ -124,7 +124,7 @@ class MysqlLink:
             self.link.drop()
 
 
-async def _opened(link: Link, opening: Sequence[str]) -> None:
+async def _opened(link: DriverLink, opening: Sequence[str]) -> None:
     """Run these on it; when that fails, it is closed."""
     try:
         for sql in opening:
@@ -134,16 +134,16 @@ async def _opened(link: Link, opening: Sequence[str]) -> None:
         raise
 
 
+@dataclass(eq=False)
 class OpenMysqlTransaction(LinkTx):
     """A transaction that the user steers."""
 
-    def __init__(self, lent: MysqlLink, link: Link, give: Give) -> None:
-        super().__init__(link)
-        self._lent = lent
-        self._give = give
-        self._is_lent = True
-        #: The user has the driver's connection, so the state that was heard last may be an old one.
-        self._is_exposed = False
+    _link: DriverLink
+    _lent: MysqlLink
+    _give: Give
+    _is_lent: bool = True
+    #: The user has the driver's connection, so the state that was heard last may be an old one.
+    _is_exposed: bool = False
 
     @property
     def connection(self) -> Any:
@@ -204,7 +204,7 @@ class OpenMysqlTransaction(LinkTx):
         await self._give(self._lent, is_sound=self._lent.is_sound)
 
 
-async def rolled_back(link: Link) -> None:
+async def rolled_back(link: DriverLink) -> None:
     """Or closed, which is the same to the server."""
     if link.is_open:
         try:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Protocol
 
 from aftercommit.errors import NotInTransaction, PayloadTooLarge, UnsupportedTransaction
 from aftercommit.events.claims import QueryResult
+from aftercommit.ports import Colour
+from aftercommit.runtime.process import here
+from aftercommit.stores.sql.connections import Turn, abandoned
 
 #: Statements of more than this are asked about before they are sent. Few servers take less, and the driver's
 #: escapes may double a text.
@@ -17,6 +21,9 @@ _LARGE: Final = 500_000
 _CHUNK: Final = 500_000
 
 _SAVEPOINT: Final = "aftercommit_many"
+
+#: A flag of the server's status, which the protocol fixes.
+_IN_TRANSACTION: Final = 1
 
 
 class Link(Protocol):
@@ -34,11 +41,6 @@ class Link(Protocol):
     def is_autocommit(self) -> bool: ...
 
     @property
-    def is_here(self) -> bool:
-        """Whether it can be awaited from here."""
-        ...
-
-    @property
     def charset(self) -> str: ...
 
     async def run(self, sql: str, parameters: Any = None) -> QueryResult:
@@ -52,18 +54,58 @@ class Link(Protocol):
     async def ping(self) -> None:
         """Hear the state anew: an error does not bring it, and some errors end the transaction."""
 
+
+class DriverLink(Link):
+    """A connection of one of the drivers, which the class tells from the other."""
+
+    colour: ClassVar[Colour]
+    #: The driver's own.
+    connections: ClassVar[type]
+    #: The root of the driver's errors.
+    error: ClassVar[type[Exception]]
+    #: How one waits for a connection.
+    turn: ClassVar[Callable[[], Turn]]
+
+    def __init__(self, raw: Any) -> None:
+        self.raw = raw
+        self._process = here.token
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it can be awaited from here."""
+        return True
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether whoever had it will never give it back."""
+        return False
+
+    @property
+    def is_in_transaction(self) -> bool:
+        return bool(self.raw.server_status & _IN_TRANSACTION)
+
+    @property
+    def is_autocommit(self) -> bool:
+        return bool(self.raw.get_autocommit())
+
     async def close(self) -> None:
         """Say good-bye and close."""
+        self.drop()
 
     def drop(self) -> None:
         """Close at once. Never raises, and leaves alone what is a parent process's."""
+        if self._process is not here.token:
+            abandoned.append(self.raw)
+            return
+        with suppress(Exception):  # it may be closed, or its event loop may have ended
+            self.raw.close()
 
 
+@dataclass(eq=False)
 class LinkTx:
     """A Tx over a connection."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    _link: Link
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
         return (await self._run(sql, parameters)).rowcount

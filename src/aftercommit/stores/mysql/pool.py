@@ -1,62 +1,123 @@
-"""Where connections come from: a pool of our own, or the user's."""
+"""Where connections come from, a pool of our own or the user's; what the server must be, and how a session is set."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
-from aftercommit.errors import InvalidOption
-from aftercommit.stores.mysql.executor import MysqlLink
-from aftercommit.stores.mysql.link import Link
-from aftercommit.stores.sql.connections import Pool, Turn
-from aftercommit.stores.sql.engines import AwaitedEngine
+from aftercommit.errors import InvalidOption, SchemaMismatch
+from aftercommit.stores.mysql.executor import MysqlExecutor, MysqlLink
+from aftercommit.stores.mysql.link import DriverLink
+from aftercommit.stores.sql.connections import Pool
+from aftercommit.stores.sql.engines import EnginePool
 
 _FIX: Final = "keep transactions short, or raise pool_size in the URL"
 
+#: SKIP LOCKED, JSON_TABLE, and a collation that compares bytes.
+_OLDEST: Final = {"MySQL": (8, 0, 17), "MariaDB": (10, 6, 0)}
 
-def own_pool(
-    connect: Callable[[], Awaitable[Link]],
-    driver_error: type[Exception],
-    turn: Callable[[], Turn],
-    pool_size: int,
-    is_lost: Callable[[MysqlLink], bool] = lambda _: False,
-) -> Pool[MysqlLink]:
-    """Connections of our own. All that the user has asked for are kept."""
-    return Pool(
-        lambda: MysqlLink(connect, driver_error), turn, largest=pool_size, kept=pool_size, fix=_FIX, is_lost=is_lost
-    )
+#: How long a statement waits for a row lock before it gives up, in seconds. The server's default is 50.
+LOCK_WAIT: Final = 5
+
+#: After how many seconds the server ends one of our sessions that stands still inside a transaction: it would keep
+#: its rows locked, and others would pass over them long after its leases have run out. MySQL knows such a limit only
+#: for all idle sessions, so there it is longer.
+STANDSTILL: Final = 10
+IDLE: Final = 60
+
+# MariaDB before 11 puts 5.5.5- before its own number.
+_MARIADB: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)-MariaDB", re.IGNORECASE)
+_MYSQL: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 
+def over_connections(kind: type[DriverLink], connect: Callable[[], Awaitable[Any]], pool_size: int) -> MysqlExecutor:
+    """Over connections that `connect` opens, for the store and for users apart. All that the user has asked for are
+    kept."""
+
+    def pool(*, is_users: bool) -> Pool[MysqlLink]:
+        async def connected() -> DriverLink:
+            return await _set_up(kind(await connect()), is_users=is_users)
+
+        return Pool(
+            lambda: MysqlLink(connected, kind.error),
+            kind.turn,
+            largest=pool_size,
+            kept=pool_size,
+            fix=_FIX,
+            is_lost=lambda one: one.link is not None and one.link.is_lost,
+        )
+
+    return MysqlExecutor(kind, pool(is_users=False), pool(is_users=True))
+
+
+async def _set_up(link: DriverLink, *, is_users: bool) -> DriverLink:
+    try:
+        check_version(link.raw.get_server_info())
+        if not link.is_autocommit:
+            await link.run("SET AUTOCOMMIT = 1")
+        for sql in session_settings(is_users=is_users):
+            await link.run(sql)
+    except BaseException:
+        link.drop()
+        raise
+    return link
+
+
+def check_version(text: str) -> None:
+    """`text` is what the server says of itself. One that names no number is let be."""
+    mariadb = _MARIADB.search(text)
+    found = mariadb or _MYSQL.match(text)
+    name = "MariaDB" if mariadb else "MySQL"
+    if found is not None and tuple(map(int, found.groups())) < _OLDEST[name]:
+        needed = " or ".join(f"{kind} {'.'.join(map(str, version))}" for kind, version in _OLDEST.items())
+        raise SchemaMismatch(f"the server is {name} {text}, aftercommit needs {needed}", fix="upgrade the server")
+
+
+def session_settings(*, is_users: bool) -> list[str]:
+    """A user's statements run in the SQL mode that the server was given; our own in a strict one."""
+    settings = ["SET NAMES utf8mb4", f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT}"]
+    if is_users:
+        return settings
+    limits = f"/*M! , idle_transaction_timeout = {STANDSTILL} */ /*!80000 , wait_timeout = {IDLE} */"
+    return [*settings, f"SET SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION' {limits}"]
+
+
+def over_engine(kind: type[DriverLink], engine: Any) -> MysqlExecutor:
+    """Over the pool of a SQLAlchemy engine."""
+    pool = GivenPool(EnginePool(engine, kind, lambda link: not link.is_open), kind.error)
+    return MysqlExecutor(kind, pool, pool)
+
+
+@dataclass(eq=False)
 class GivenPool:
     """Connections of the user's own pool, in the user's settings. Nothing is set on them that outlives a loan."""
 
-    def __init__(self, engine: AwaitedEngine, link: Callable[[Any], Link], driver_error: type[Exception]) -> None:
-        self._engine = engine
-        self._link = link
-        self._driver_error = driver_error
+    _engine: EnginePool[DriverLink]
+    _driver_error: type[Exception]
 
     async def take(self) -> MysqlLink:
         return MysqlLink(self._checked, self._driver_error, self._lose)
 
-    async def _checked(self) -> Link:
-        raw = await self._engine.take()
-        link = self._link(raw)
+    async def _checked(self) -> DriverLink:
+        link = await self._engine.take()
         if link.charset != "utf8mb4":
-            await self._engine.give(raw)
+            await self._engine.give(link)
             raise InvalidOption(
                 f"the connections that were given speak {link.charset}, in which not every event can be said",
                 fix="open them with charset=utf8mb4",
             )
         return link
 
-    async def _lose(self, link: Link) -> None:
-        await self._engine.give(link.raw)
+    async def _lose(self, link: DriverLink) -> None:
+        await self._engine.give(link)
         await self._engine.check()
 
     async def give(self, one: MysqlLink, /, *, is_sound: bool = True) -> None:
         """The engine looks for itself whether it is sound."""
         if one.link is not None:
-            await self._engine.give(one.link.raw)
+            await self._engine.give(one.link)
 
     async def close(self) -> None:
         """It is the user's."""

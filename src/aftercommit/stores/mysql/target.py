@@ -1,18 +1,28 @@
-"""From a URL to a MySQL or MariaDB store."""
+"""From a URL to a MySQL or MariaDB store. Of a URL only host, port and database are ever shown."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-from aftercommit.errors import MissingDriver, UnknownStore
+from aftercommit.errors import InvalidOption, MissingDriver, UnknownStore
 from aftercommit.ports import Colour
-from aftercommit.stores.mysql.address import Address, address_of
 from aftercommit.stores.mysql.dialect import DIALECT
-from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.store import SqlStore
 
 _DRIVERS: Final = {Colour.BLOCKING: "pymysql", Colour.ASYNC: "asyncmy"}
+
+_PARAMETERS: Final = (
+    *("charset", "connect_timeout", "pool_size", "unix_socket"),
+    *("ssl", "ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_identity"),
+)
+
+_YES: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+_FORM: Final = "mysql://user:password@host:3306/database"
 
 
 class MysqlStore(SqlStore):
@@ -39,10 +49,8 @@ def mysql_from_connection(
     address = _address_of_connection(connection)
     if connect is None:
         return _at(address, colour, options)
-    from aftercommit.stores.mysql import pymysql_driver
-
     connection.close()
-    executor = pymysql_driver.over_connections(connect, address.pool_size)
+    executor = _driver_of(Colour.BLOCKING).over_connections(connect, address.pool_size)
     return MysqlStore(executor, DIALECT, where=address.where, **options)
 
 
@@ -55,36 +63,27 @@ def mysql_from_engine(engine: Any, _: Colour, **options: Any) -> MysqlStore:
             fix='create_engine("mysql+pymysql://…"), or create_async_engine("mysql+asyncmy://…")',
         )
     where = f"MySQL at {engine.url.host or 'the local socket'}/{engine.url.database or ''}"
-    return MysqlStore(_over_engine(engine), DIALECT, where=where, **options)
-
-
-def _over_engine(engine: Any) -> Executor:
-    if engine.dialect.is_async:
-        from aftercommit.stores.mysql import asyncmy_driver
-
-        return asyncmy_driver.over_engine(engine)
-    from aftercommit.stores.mysql import pymysql_driver
-
-    return pymysql_driver.over_engine(engine)
+    colour = Colour.ASYNC if engine.dialect.is_async else Colour.BLOCKING
+    return MysqlStore(_driver_of(colour).over_engine(engine), DIALECT, where=where, **options)
 
 
 def _at(address: Address, colour: Colour, options: dict[str, Any]) -> MysqlStore:
-    return MysqlStore(_executor(address, colour), DIALECT, where=address.where, **options)
+    return MysqlStore(_driver_of(colour).over_address(address), DIALECT, where=address.where, **options)
 
 
-def _executor(address: Address, colour: Colour) -> Executor:
+def _driver_of(colour: Colour) -> Any:
+    """Our module for it."""
     try:
         if colour is Colour.BLOCKING:
             from aftercommit.stores.mysql import pymysql_driver
 
-            return pymysql_driver.over_connections(pymysql_driver.connector(address), address.pool_size)
+            return pymysql_driver
         from aftercommit.stores.mysql import asyncmy_driver
-
-        return asyncmy_driver.over_connections(address)
     except ImportError as error:
         raise MissingDriver(
             f"{_DRIVERS[colour]} is not installed ({error})", fix='pip install "aftercommit[mysql]"'
         ) from error
+    return asyncmy_driver
 
 
 def _address_of_connection(connection: Any) -> Address:
@@ -108,3 +107,122 @@ def _address_of_connection(connection: Any) -> Address:
 
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One database on one server."""
+
+    host: str
+    port: int
+    database: str
+    user: str | None = None
+    password: bytes = field(default=b"", repr=False)
+    query: Mapping[str, str] = field(default_factory=dict)
+    #: As an open connection has it; a URL says it by parameters.
+    context: ssl.SSLContext | None = field(default=None, repr=False)
+
+    @property
+    def where(self) -> str:
+        return f"MySQL at {self.query.get('unix_socket') or f'{self.host}:{self.port}'}/{self.database}"
+
+    @property
+    def pool_size(self) -> int:
+        """How many connections users' transactions may take, and how many the store itself."""
+        return _number(self.query, "pool_size", default=20)
+
+    def login(self) -> dict[str, Any]:
+        """What both drivers take by the same names."""
+        return {
+            "host": self.host,
+            "port": self.port,
+            "user": self.user,
+            "password": self.password,
+            "database": self.database,
+            "unix_socket": self.query.get("unix_socket"),
+            "charset": "utf8mb4",
+            "connect_timeout": _number(self.query, "connect_timeout", default=10),
+        }
+
+    @property
+    def refuses_tls(self) -> bool:
+        return "ssl" in self.query and not _flag(self.query, "ssl", default=True)
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Encrypted with `ssl=true`; with `ssl_ca` the server's certificate and name are checked as well."""
+        if self.refuses_tls or not any(name.startswith("ssl") for name in self.query):
+            return self.context
+        authority = self.query.get("ssl_ca")
+        context = ssl.create_default_context(cafile=authority)
+        context.check_hostname = authority is not None and _flag(self.query, "ssl_verify_identity", default=True)
+        context.verify_mode = ssl.CERT_NONE if authority is None else ssl.CERT_REQUIRED
+        # The certificates that MySQL makes for itself lack extensions that Python 3.13 asks for.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if certificate := self.query.get("ssl_cert"):
+            context.load_cert_chain(certificate, self.query.get("ssl_key"))
+        return context
+
+
+def address_of(url: str) -> Address:
+    """Every part is checked here, before anything is connected."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # whose text shows what it could not read, be it the password
+        raise UnknownStore("the MySQL URL cannot be read", fix=_FORM) from None
+    try:
+        port = parts.port or 3306
+    except ValueError:
+        raise UnknownStore("the port of the MySQL URL is no number from 1 to 65535", fix=_FORM) from None
+    database = unquote(parts.path.removeprefix("/"))
+    if not database or "/" in database:
+        raise UnknownStore("the MySQL URL names no database", fix=_FORM)
+    address = Address(
+        host=parts.hostname or "localhost",
+        port=port,
+        database=database,
+        user=None if parts.username is None else unquote(parts.username),
+        password=unquote(parts.password or "").encode(),  # drivers would make Latin-1 of a text
+        query=_query(parts.query),
+    )
+    _check(address)
+    return address
+
+
+def _query(text: str) -> dict[str, str]:
+    query = dict(parse_qsl(text, keep_blank_values=True))
+    if unknown := sorted(query.keys() - set(_PARAMETERS)):
+        raise InvalidOption(
+            f"the MySQL URL has the unknown parameter {', '.join(unknown)}", fix=f"use only {', '.join(_PARAMETERS)}"
+        )
+    return query
+
+
+def _check(address: Address) -> None:
+    charset = address.query.get("charset", "utf8mb4")
+    if charset.lower() != "utf8mb4":
+        raise InvalidOption(
+            f"charset is {charset!r}, in which not every event can be said", fix="leave it out, or use charset=utf8mb4"
+        )
+    address.login()
+    if address.pool_size < 2:
+        raise InvalidOption("pool_size is below 2", fix="use pool_size=20")
+    try:
+        address.tls()
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidOption(
+            f"the certificates of the MySQL URL cannot be read: {error}", fix="check ssl_ca, ssl_cert and ssl_key"
+        ) from error
+
+
+def _number(query: Mapping[str, str], name: str, *, default: int) -> int:
+    text = query.get(name, str(default))
+    if not text.isdecimal() or not 0 < int(text) <= 31_536_000:
+        raise InvalidOption(f"{name} is {text!r}", fix=f"use a positive whole number, such as {name}={default}")
+    return int(text)
+
+
+def _flag(query: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = query.get(name, str(default)).lower()
+    if text not in _YES:
+        raise InvalidOption(f"{name} is {text!r}", fix=f"use {name}=true or {name}=false")
+    return _YES[text]

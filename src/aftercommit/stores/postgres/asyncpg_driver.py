@@ -102,9 +102,6 @@ class AsyncpgLink(Link):
     async def command(self, *words: str) -> int:
         return _count_of(await self.raw.execute("; ".join(words)))
 
-    async def send(self, words: str) -> None:
-        await self.raw.execute(words)
-
     async def query(self, sql: str, parameters: Any) -> QueryResult:
         statement = await self.raw.prepare(sql, name="")
         rows = await statement.fetch(*parameters)

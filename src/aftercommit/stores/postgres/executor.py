@@ -13,8 +13,7 @@ from aftercommit.stores.postgres.faults import refuse_old_server, rolled_back
 from aftercommit.stores.postgres.link import Lender, Link, ListeningConnection
 from aftercommit.stores.postgres.loops import not_heard
 from aftercommit.stores.sql.connections import retrying
-from aftercommit.stores.sql.control import refuse_transaction_control
-from aftercommit.stores.sql.execution import Fault
+from aftercommit.stores.sql.execution import Fault, refuse_transaction_control
 
 log = logging.getLogger("aftercommit.postgres")
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from aftercommit.errors import StoreBusy
 from aftercommit.stores.postgres.faults import of_the_parent
 from aftercommit.stores.postgres.link import Link, Pool
 from aftercommit.stores.sql.connections import LARGEST, abandoned
-from aftercommit.stores.sql.engines import EngineSource
-
-T = TypeVar("T")
+from aftercommit.stores.sql.engines import EnginePool
 
 
 class OwnPool:
@@ -126,48 +124,15 @@ class GivenPool:
         self._is_parents = True
 
 
-class Engine:
-    """The pool of the user's SQLAlchemy engine, of either colour."""
-
-    is_direct = False
+class Engine(GivenPool):
+    """The pool of the user's SQLAlchemy engine, of either colour. In a forked child it opens connections anew."""
 
     def __init__(self, engine: Any, kind: type[Link]) -> None:
-        is_async = engine.dialect.is_async
-        self._source = EngineSource(engine.sync_engine if is_async else engine, lambda raw: kind(raw).is_gone)
-        self._call = _greenlet_call() if is_async else _call
-        self._kind = kind
-
-    async def take(self) -> Link:
-        return self._kind(await self._call(self._source.take))
-
-    async def give(self, link: Link) -> None:
-        try:
-            if link.is_changed:
-                await link.restore()
-        finally:
-            await self._call(self._source.give, link.raw)
-
-    async def apart(self) -> Link:
-        return self._kind(await self._call(self._source.apart))
-
-    async def check(self) -> None:
-        await self._call(self._source.check)
-
-    async def close(self) -> None:
-        """It is the user's."""
+        self._engine = EnginePool(engine, kind, lambda link: link.is_gone)
+        super().__init__(self._engine)
 
     def abandon(self) -> None:
-        self._source.abandon()
-
-
-async def _call(function: Callable[..., T], *given: Any) -> T:
-    return function(*given)
-
-
-def _greenlet_call() -> Callable[..., Coroutine[Any, Any, Any]]:
-    from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415  (whoever has an engine has it)
-
-    return greenlet_spawn
+        self._engine.abandon()
 
 
 class Opened:

@@ -115,9 +115,9 @@ class Link(ABC):
 
     # -- transactions, and the user's statements in them
 
-    @abstractmethod
     async def send(self, words: str) -> None:
         """BEGIN or ROLLBACK, which take and return nothing, in the cheapest way that the driver has."""
+        await self.command(words)
 
     @abstractmethod
     async def query(self, sql: str, parameters: Any) -> QueryResult:

@@ -3,6 +3,7 @@ and one connection does nothing but hear them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
@@ -10,10 +11,8 @@ from aftercommit.ports import WakeupsUnavailable
 from aftercommit.stores.postgres.executor import PostgresExecutor
 from aftercommit.stores.postgres.link import ListeningConnection
 from aftercommit.stores.sql.connections import abandoned
-from aftercommit.stores.sql.execution import Executor
-from aftercommit.stores.sql.faults import missing
-from aftercommit.stores.sql.identifiers import TableNames
-from aftercommit.stores.sql.statements import Statements
+from aftercommit.stores.sql.execution import Executor, missing
+from aftercommit.stores.sql.statements import Statements, TableNames
 
 #: Seconds without a message after which the connection has to show that it is alive. What is cut off in silence is
 #: known by nothing else: the system's own keepalives begin after two hours.
@@ -23,25 +22,18 @@ SILENCE: Final = 10.0
 _LONGEST_CHANNEL: Final = 63
 
 
+@dataclass(eq=False)
 class PostgresWakeups:
-    """The port. Those that listen are in `listening`, so that the store can end what it lent."""
+    """The port. Those that listen are in `_listening`, so that the store can end what it lent."""
 
-    def __init__(
-        self,
-        executor: PostgresExecutor,
-        sender: Executor,
-        sql: Statements,
-        names: TableNames,
-        listening: set[PostgresWakeups],
-    ) -> None:
-        self._executor = executor
-        self._sender = sender
-        self._sql = sql
-        self._names = names
-        self._listening = listening
-        self._channel: str | None = None
-        self._connection: ListeningConnection | None = None
-        self._is_interrupted = False
+    _executor: PostgresExecutor
+    _sender: Executor
+    _sql: Statements
+    _names: TableNames
+    _listening: set[PostgresWakeups]
+    _channel: str | None = None
+    _connection: ListeningConnection | None = None
+    _is_interrupted: bool = False
 
     async def send(self, message: str) -> None:
         statement = self._sql["notify"]

@@ -4,8 +4,9 @@ else by locking rows and changing what was seen, in one transaction."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -27,37 +28,63 @@ _key: Final = itemgetter(0, 1)
 _due: Final = itemgetter(AVAILABLE_AT, POSITION)
 
 
-class Changes(Protocol):
-    """What every database can do with rows. Each call is a transaction of its own."""
+@dataclass(eq=False)
+class ByStatement:
+    """What every database can do with rows. Each call is a transaction of its own: here one statement, one round trip,
+    for databases whose UPDATE returns the rows that it changed."""
+
+    _executor: Executor
+    _sql: Statements
+    _dialect: Dialect
+    #: What is delivered is marked, or deleted.
+    _done: Statement
 
     async def claim(self, request: ClaimRequest, values: Mapping[str, object]) -> tuple[list[Any], float | None]:
         """The rows that were leased, and in how many seconds the next one falls due, when there are no more now."""
-        ...
+        claim = self._sql["claim"]
+        rows = await self._executor.fetch(claim.sql, claim.values(values))
+        if len(rows) >= request.limit:
+            return rows, None
+        try:
+            micros = (await self._executor.fetch(self._sql["next_due"].sql, writes=False))[0][0]
+            return rows, None if micros is None else float(micros) / 1_000_000
+        except Exception:
+            if not rows:
+                raise
+            return rows, None  # they are leased by now, and must not be lost to a look at what comes later
 
     async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
-        """The rows that the fence refused."""
-        ...
+        """The rows that the fence refused: those that were asked for and did not come back."""
+        groups = self._grouped(settlements)
+        if len(groups) == 1:  # nearly always: all are done
+            ((statement, rows),) = groups.items()
+            changed = await self._executor.fetch(statement.sql, self._bound(statement, rows))
+            return () if len(changed) == len(rows) else _missing(rows, changed)
+
+        async def work(tx: Tx) -> set[RowKey]:
+            refused: set[RowKey] = set()
+            for statement, rows in groups.items():
+                refused |= _missing(rows, await tx.fetch(statement.sql, self._bound(statement, rows)))
+            return refused
+
+        return await self._executor.transact(work)
+
+    def _bound(self, statement: Statement, rows: Sequence[HeldRow], **values: object) -> Sequence[object]:
+        return statement.values(values | self._dialect.group(rows, statement.names))
 
     async def renew(self, rows: Sequence[HeldRow], lock_timeout: int) -> Collection[RowKey]:
         """The rows whose leases still stand. One that somebody has locked is being settled, and needs no renewal."""
-        ...
+        statement = self._sql["renew"]
+        renewed = await self._executor.fetch(statement.sql, self._bound(statement, rows, lock_timeout=lock_timeout))
+        return {RowKey(*row) for row in renewed}
 
     async def replay_after(self, values: Mapping[str, object]) -> list[int]:
         """The positions that were replayed."""
-        ...
-
-
-class _Settling:
-    """Which statement writes an outcome, and with which values."""
-
-    def __init__(self, executor: Executor, statements: Statements, dialect: Dialect, done: Statement) -> None:
-        self._executor = executor
-        self._sql = statements
-        self._dialect = dialect
-        #: What is delivered is marked, or deleted.
-        self._done = done
+        statement = self._sql["replay_after"]
+        return [row[0] for row in await self._executor.fetch(statement.sql, statement.values(values))]
 
     def _grouped(self, settlements: Sequence[Settlement]) -> Groups:
+        """Which statement writes an outcome, and with which values."""
         sql = self._sql
         groups: dict[Statement, list[HeldRow]] = {}
         for settlement in settlements:
@@ -83,65 +110,20 @@ class _Settling:
         return groups
 
 
-class ByStatement(_Settling):
-    """One statement, one round trip: for databases whose UPDATE returns the rows that it changed."""
-
-    async def claim(self, request: ClaimRequest, values: Mapping[str, object]) -> tuple[list[Any], float | None]:
-        claim = self._sql["claim"]
-        rows = await self._executor.fetch(claim.sql, claim.values(values))
-        if len(rows) >= request.limit:
-            return rows, None
-        try:
-            micros = (await self._executor.fetch(self._sql["next_due"].sql, writes=False))[0][0]
-            return rows, None if micros is None else float(micros) / 1_000_000
-        except Exception:
-            if not rows:
-                raise
-            return rows, None  # they are leased by now, and must not be lost to a look at what comes later
-
-    async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
-        """Those that were asked for and did not come back."""
-        groups = self._grouped(settlements)
-        if len(groups) == 1:  # nearly always: all are done
-            ((statement, rows),) = groups.items()
-            changed = await self._executor.fetch(statement.sql, self._bound(statement, rows))
-            return () if len(changed) == len(rows) else _missing(rows, changed)
-
-        async def work(tx: Tx) -> set[RowKey]:
-            refused: set[RowKey] = set()
-            for statement, rows in groups.items():
-                refused |= _missing(rows, await tx.fetch(statement.sql, self._bound(statement, rows)))
-            return refused
-
-        return await self._executor.transact(work)
-
-    def _bound(self, statement: Statement, rows: Sequence[HeldRow], **values: object) -> Sequence[object]:
-        return statement.values(values | self._dialect.group(rows, statement.names))
-
-    async def renew(self, rows: Sequence[HeldRow], lock_timeout: int) -> Collection[RowKey]:
-        statement = self._sql["renew"]
-        renewed = await self._executor.fetch(statement.sql, self._bound(statement, rows, lock_timeout=lock_timeout))
-        return {RowKey(*row) for row in renewed}
-
-    async def replay_after(self, values: Mapping[str, object]) -> list[int]:
-        statement = self._sql["replay_after"]
-        return [row[0] for row in await self._executor.fetch(statement.sql, statement.values(values))]
-
-
 def _missing(rows: Sequence[HeldRow], returned: Sequence[Sequence[Any]]) -> set[RowKey]:
     changed = {(row[0], row[1]) for row in returned}
     return {RowKey(row[0], row[1]) for row in rows if (row[0], row[1]) not in changed}
 
 
-class ByLocking(_Settling):
+@dataclass(eq=False)
+class ByLocking(ByStatement):
     """Look, then change what was seen, in one transaction: for databases whose UPDATE does not tell what it changed.
     Groups travel as JSON there."""
 
-    def __init__(self, executor: Executor, statements: Statements, dialect: Dialect, done: Statement) -> None:
-        super().__init__(executor, statements, dialect, done)
+    def __post_init__(self) -> None:
         #: The statuses of each look.
         self._looks: tuple[int | None, ...] = (
-            (EventStatus.NEW.value, EventStatus.RETRY.value) if dialect.claims_by_status else (None,)
+            (EventStatus.NEW.value, EventStatus.RETRY.value) if self._dialect.claims_by_status else (None,)
         )
 
     async def claim(self, request: ClaimRequest, values: Mapping[str, object]) -> tuple[list[Any], float | None]:

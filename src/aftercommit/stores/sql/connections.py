@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import count
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -83,37 +84,29 @@ class ThreadTurn:
         return True
 
 
+@dataclass(eq=False)
 class Pool(Generic[P]):
     """So many connections at most. Those that come back sound are kept, and whoever finds none free stands in line."""
 
-    def __init__(
-        self,
-        make: Callable[[], P],
-        turn: Callable[[], Turn] = ThreadTurn,
-        *,
-        largest: int = LARGEST,
-        kept: int = KEPT,
-        fix: str = "keep transactions short",
-        is_lost: Callable[[P], bool] = lambda _: False,
-    ) -> None:
-        self._make = make
-        self._turn = turn
-        self._largest = largest
-        self._kept = kept
-        self._fix = fix
-        #: Whether one that is lent will never come back.
-        self._is_lost = is_lost
-        self._lock = threading.Lock()
-        self._idle: list[P] = []
-        #: What is lent since the last close().
-        self._lent: set[P] = set()
-        self._line: deque[Turn] = deque()
-        #: What those have got whose turn has come, until they hear of it.
-        self._called: dict[Turn, P] = {}
+    _make: Callable[[], P]
+    _turn: Callable[[], Turn] = ThreadTurn
+    _: KW_ONLY
+    largest: int = LARGEST
+    kept: int = KEPT
+    fix: str = "keep transactions short"
+    #: Whether one that is lent will never come back.
+    is_lost: Callable[[P], bool] = lambda _: False
+    _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+    _idle: list[P] = field(init=False, default_factory=list)
+    #: What is lent since the last close().
+    _lent: set[P] = field(init=False, default_factory=set)
+    _line: deque[Turn] = field(init=False, default_factory=deque)
+    #: What those have got whose turn has come, until they hear of it.
+    _called: dict[Turn, P] = field(init=False, default_factory=dict)
 
     async def take(self) -> P:
         with self._lock:
-            if self._idle or len(self._lent) < self._largest or self._has_lost():
+            if self._idle or len(self._lent) < self.largest or self._has_lost():
                 one = self._idle.pop() if self._idle else self._make()
                 self._lent.add(one)
                 return one
@@ -131,7 +124,7 @@ class Pool(Generic[P]):
         one = self._leave_line(turn)
         if one is None:
             raise StoreBusy(
-                f"all {self._largest} connections to the database were in use for {PATIENCE:.0f} s", fix=self._fix
+                f"all {self.largest} connections to the database were in use for {PATIENCE:.0f} s", fix=self.fix
             )
         return one
 
@@ -145,14 +138,14 @@ class Pool(Generic[P]):
 
     def _has_lost(self) -> bool:
         """Under the lock: make room of those that will never come back."""
-        lost = {one for one in self._lent if self._is_lost(one)}
+        lost = {one for one in self._lent if self.is_lost(one)}
         self._lent -= lost
         return bool(lost)
 
     async def give(self, one: P, *, is_sound: bool = True) -> None:
         """Take it back. One that is not `is_sound` is closed."""
         with self._lock:  # what comes back now is either among those that close() takes, or sees that it is late
-            is_kept = is_sound and one in self._lent and len(self._idle) < self._kept
+            is_kept = is_sound and one in self._lent and len(self._idle) < self.kept
             self._lent.discard(one)
             if is_kept:
                 self._idle.append(one)
@@ -163,7 +156,7 @@ class Pool(Generic[P]):
 
     def _call_next(self) -> None:
         """Under the lock: whoever stands first gets what is free. So nobody who comes later can pass them by."""
-        while self._line and (self._idle or len(self._lent) < self._largest):
+        while self._line and (self._idle or len(self._lent) < self.largest):
             turn = self._line.popleft()
             one = self._idle.pop() if self._idle else self._make()
             if turn.call():

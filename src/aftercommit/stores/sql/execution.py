@@ -1,14 +1,34 @@
-"""How statements are run: the executor that each driver has one of per colour, and what its errors mean."""
+"""How statements are run: the executor that each driver has one of per colour, and what its errors mean to it and to
+the user."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
-from typing import Any, Protocol, TypeVar
+from functools import lru_cache
+from typing import Any, Final, Protocol, TypeVar
 
+from aftercommit.errors import (
+    OutboxError,
+    SchemaMissing,
+    StoreBusy,
+    StoreForbidden,
+    StoreReadOnly,
+    StoreUnavailable,
+    UnsupportedTransaction,
+)
+from aftercommit.events.redact import error_text
 from aftercommit.ports import AdoptedTx, Colour, OpenTransaction, Tx
+from aftercommit.stores.sql.statements import TableNames
 
 T = TypeVar("T")
+
+#: Statements that begin, end or split a transaction: they are for its owner to say, not for SQL text.
+_TRANSACTION_WORDS: Final = frozenset({"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVE", "SAVEPOINT", "RELEASE"})
+
+#: The first word of a statement, behind blanks, comments, semicolons and a byte order mark.
+_FIRST_WORD: Final = re.compile(r"(?:[\s;\ufeff]|--[^\n]*(?:\n|$)|/\*.*?(?:\*/|$))*+(?P<word>[A-Za-z]*)", re.DOTALL)
 
 
 class Fault(Enum):
@@ -30,6 +50,41 @@ class Fault(Enum):
     def is_of_one_row(self) -> bool:
         """Whether the other rows of a group may go on without the one that is to blame."""
         return self in (Fault.ROW, Fault.BUSY, Fault.CONFLICT)
+
+
+def explained(error: Exception, fault: Fault, names: TableNames, where: str) -> OutboxError | None:
+    """Our own error for what a user can mend; None where the driver's own is the best there is. `where` names the
+    database without its secrets."""
+    text = error_text(error)
+    match fault:
+        case Fault.MISSING_TABLE:
+            return missing(names)
+        case Fault.FORBIDDEN:
+            return StoreForbidden(
+                f"{where} forbids what the outbox does with {names.table}: {text}",
+                fix=f"GRANT SELECT, INSERT, UPDATE, DELETE ON {names.table} and SELECT ON {names.side('schema')} to "
+                "this user; create_schema() needs the right to create tables",
+            )
+        case Fault.READ_ONLY:
+            return StoreReadOnly(
+                f"{where} takes no writes: {text}",
+                fix="point the outbox at the primary, or end the read-only mode of this user or session",
+            )
+        case Fault.UNREACHABLE:
+            return StoreUnavailable(
+                f"{where} cannot be reached: {text}", fix="check that the server runs, its address and the login"
+            )
+        case Fault.BUSY:
+            return StoreBusy(f"{where} was busy for too long: {text}", fix="keep transactions short")
+        case Fault.ROW | Fault.CONFLICT | Fault.OTHER:
+            return None
+
+
+def missing(names: TableNames) -> SchemaMissing:
+    return SchemaMissing(
+        f"the table {names.table} is not in this database",
+        fix="call outbox.create_schema() once, before write()",
+    )
 
 
 class Executor(Protocol):
@@ -64,3 +119,18 @@ class Executor(Protocol):
 
     def abandon(self) -> None:
         """In a forked child: forget the parent's connections without touching them."""
+
+
+@lru_cache(maxsize=512)
+def is_transaction_control(sql: str) -> bool:
+    first = _FIRST_WORD.match(sql)
+    return first is not None and first["word"].upper() in _TRANSACTION_WORDS
+
+
+def refuse_transaction_control(sql: str) -> None:
+    """The outbox has to know what is committed and what is undone; it cannot when SQL text says so."""
+    if is_transaction_control(sql):
+        raise UnsupportedTransaction(
+            f"tx.execute({sql.strip()[:40]!r}) would end or split the transaction unseen",
+            fix="use tx.commit(), tx.rollback(), or a nested outbox.transaction() as savepoint",
+        )

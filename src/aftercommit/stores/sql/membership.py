@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -19,26 +20,18 @@ T = TypeVar("T")
 _MICRO = 1_000_000
 
 
+@dataclass(eq=False)
 class SqlMembership:
     """Two small tables beside the events. An instance's row is locked before partitions, these by their numbers."""
 
-    def __init__(
-        self,
-        executor: Executor,
-        statements: Statements,
-        times: Times,
-        explained: Callable[[Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]],
-    ) -> None:
-        self.executor = executor
-        self._sql = statements
-        self._times = times
-        self._explained = explained
+    executor: Executor
+    _sql: Statements
+    _times: Times
+    _explained: Callable[[Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]]
 
     async def join(self, instance: Instance) -> None:
-        async def work(tx: Tx) -> None:
-            await self._change(tx, "fleet_join", id=instance.id, host=instance.host[:255], pid=instance.pid)
-
-        await self._transact(work)
+        facts = {"id": instance.id, "host": instance.host[:255], "pid": instance.pid}
+        await self._transact(lambda tx: self._change(tx, "fleet_join", **facts))
 
     async def beat(self, instance_id: str, lasts: timedelta) -> dict[int, int] | None:
         async def work(tx: Tx) -> dict[int, int] | None:
@@ -73,11 +66,8 @@ class SqlMembership:
         return await self._transact(work) if partitions else {}
 
     async def give(self, instance_id: str, partitions: dict[int, int]) -> None:
-        async def work(tx: Tx) -> None:
-            await self._change(tx, "fleet_give", id=instance_id, seen=_seen(partitions))
-
         if partitions:
-            await self._transact(work)
+            await self._transact(lambda tx: self._change(tx, "fleet_give", id=instance_id, seen=_seen(partitions)))
 
     async def leave(self, instance_id: str) -> None:
         async def work(tx: Tx) -> None:
@@ -96,11 +86,8 @@ class SqlMembership:
         return await self._transact(work)
 
     async def lags(self) -> dict[int, timedelta]:
-        async def work(tx: Tx) -> dict[int, timedelta]:
-            rows = await self._rows(tx, "fleet_lags")
-            return {number: timedelta(microseconds=max(0, age)) for number, age in rows}
-
-        return await self._transact(work, writes=False)
+        rows = await self._transact(lambda tx: self._rows(tx, "fleet_lags"), writes=False)
+        return {number: timedelta(microseconds=max(0, age)) for number, age in rows}
 
     async def _owned(self, tx: Tx, instance_id: str) -> dict[int, int]:
         return dict(await self._rows(tx, "fleet_owned", id=instance_id))

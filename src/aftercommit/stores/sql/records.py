@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -10,28 +11,21 @@ from aftercommit.events.claims import Backlog, DeadEvent, DeadFilter
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.order import BlockedKey
 from aftercommit.events.redact import storable
-from aftercommit.stores.sql.changes import Changes
+from aftercommit.stores.sql.changes import ByStatement
 from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.rows import Times, dead_of, to_micros
 from aftercommit.stores.sql.statements import Statements
 
 
+@dataclass(eq=False)
 class SqlRecords:
     """Reads and cleans the table. Each call is a transaction of its own."""
 
-    def __init__(
-        self,
-        executor: Executor,
-        statements: Statements,
-        times: Times,
-        changes: Changes,
-        explained: Callable[[Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]],
-    ) -> None:
-        self._executor = executor
-        self._explained = explained
-        self._sql = statements
-        self._times = times
-        self._changes = changes
+    _executor: Executor
+    _sql: Statements
+    _times: Times
+    _changes: ByStatement
+    _explained: Callable[[Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]]
 
     async def query_dead(self, where: DeadFilter, limit: int) -> list[DeadEvent]:
         rows = await self._read("query_dead", {**_filter(where), "limit": limit})

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby, takewhile
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from aftercommit.events.order import Head, HeadsRequest, HeadState, KeyClaimRequest, KeyRule, OrderKey
 from aftercommit.ports import Tx
@@ -28,31 +29,22 @@ _ARMS: Final = 100
 _NONE: Final = (-1,)
 
 
-class Runs(Protocol):
-    """How a database finds the heads of keys, and leases what they may give."""
+@dataclass(eq=False)
+class RunsByStatement:
+    """How a database finds the heads of keys, and leases what they may give. One statement for each: it lists, locks
+    and leases."""
+
+    _executor: Executor
+    _sql: Statements
+    _dialect: Dialect
 
     async def heads(self, request: HeadsRequest) -> list[Any]:
         """The first unfinished row of each key, as `head_of` takes it."""
-        ...
-
-    async def claim_keys(self, request: KeyClaimRequest, values: Mapping[str, object]) -> list[Any]:
-        """The rows that were leased."""
-        ...
-
-
-class RunsByStatement:
-    """One statement for each: it lists, locks and leases."""
-
-    def __init__(self, executor: Executor, statements: Statements, dialect: Dialect) -> None:
-        self._executor = executor
-        self._sql = statements
-        self._dialect = dialect
-
-    async def heads(self, request: HeadsRequest) -> list[Any]:
         heads = self._sql["heads"]
         return await self._executor.fetch(heads.sql, heads.values(walk_values(request, self._dialect)), writes=False)
 
     async def claim_keys(self, request: KeyClaimRequest, values: Mapping[str, object]) -> list[Any]:
+        """The rows that were leased."""
         claim = self._sql["claim_keys"]
         return await self._executor.fetch(claim.sql, claim.values(values))
 

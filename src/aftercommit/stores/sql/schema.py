@@ -12,10 +12,8 @@ from aftercommit.errors import SchemaMismatch
 from aftercommit.events.claims import HASH_NAME, PARTITION_COUNT
 from aftercommit.events.order import UNORDERED, Order
 from aftercommit.ports import Tx
-from aftercommit.stores.sql.execution import Executor
-from aftercommit.stores.sql.faults import missing
-from aftercommit.stores.sql.identifiers import TableNames
-from aftercommit.stores.sql.statements import Migration, Statements
+from aftercommit.stores.sql.execution import Executor, missing
+from aftercommit.stores.sql.statements import Migration, Statements, TableNames
 
 #: The oldest schema, and the oldest code, that go together with this release.
 OLDEST_CODE: Final = 1

@@ -1,4 +1,5 @@
-"""SQL as data: one named statement per file, its first line the promise, its parameters by name.
+"""SQL as data: one named statement per file, its first line the promise, its parameters by name. Names of tables and
+indexes are checked before they get near a statement, quoted when they do.
 
 What is said in the same way everywhere stands in `stores/sql/sql/`; a file of a dialect's own wins over it. Words in
 braces stand for what every database says in its own way: `{now}`, `{free}`, `{now_plus:delay}`."""
@@ -13,16 +14,21 @@ from importlib.resources.abc import Traversable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from aftercommit.errors import InvalidOption
 from aftercommit.events.columns import CLAIMED, GIVEN, WRITTEN, Kind
-from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.rows import HELD_COLUMNS, IN_UTC, HeldRow, Times, as_group
 
 if TYPE_CHECKING:
-    from aftercommit.stores.sql.changes import Changes
+    from aftercommit.stores.sql.changes import ByStatement
     from aftercommit.stores.sql.execution import Executor
-    from aftercommit.stores.sql.runs import Runs
+    from aftercommit.stores.sql.runs import RunsByStatement
 
 _SHARED: Final = "aftercommit.stores.sql"
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+#: PostgreSQL's limit is the smallest, and index names add a suffix.
+_LONGEST = 48
 
 _COMMENT = re.compile(r"^\s*--.*$\n?", re.MULTILINE)
 _WORD = re.compile(r"\{(?P<word>[a-z_]+)(?::(?P<argument>[a-z_.()]+))?\}")
@@ -96,8 +102,8 @@ class Dialect:
     #: How the n-th parameter is written.
     marker: Callable[[int], str]
     #: How it changes rows, and how it looks for keys and takes their runs.
-    changes: Callable[[Executor, Statements, Dialect, Statement], Changes]
-    runs: Callable[[Executor, Statements, Dialect], Runs]
+    changes: Callable[[Executor, Statements, Dialect, Statement], ByStatement]
+    runs: Callable[[Executor, Statements, Dialect], RunsByStatement]
     #: Its own words. `held` is a group of rows as a table of (event_id, handler_id, owner, epoch, delay, error,
     #: counted, done); `held_keys` has only the first four of them, if there is something to gain from it.
     words: Mapping[str, str]
@@ -133,6 +139,53 @@ class Dialect:
     def list(self, values: Sequence[object]) -> object:
         """Many values of one kind as one parameter."""
         return as_group(values) if self.array is None else self.array(values)
+
+
+@dataclass(frozen=True, slots=True)
+class TableNames:
+    """The event table and the names that follow from it: `outbox_event` and `outbox_schema`, `x` and `x_schema`."""
+
+    table: str
+    schema: str | None = None
+    #: What stands before and behind a quoted name.
+    quotes: tuple[str, str] = ('"', '"')
+
+    def __post_init__(self) -> None:
+        checked_name(self.table, "table")
+        if self.schema is not None:
+            checked_name(self.schema, "schema")
+        if self.table.lower() == "outbox":
+            raise InvalidOption(
+                f"table is {self.table!r}, whose side tables would be those of outbox_event",
+                fix="use outbox_event, or a name of your own such as shop_outbox",
+            )
+
+    def side(self, noun: str) -> str:
+        stem = "outbox" if self.table == "outbox_event" else self.table
+        return f"{stem}_{noun}"
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """The tables of one outbox, whichever there are."""
+        return (self.table, *(self.side(noun) for noun in ("schema", "instance", "partition")))
+
+    def quoted(self, name: str) -> str:
+        before, behind = self.quotes
+        return f"{before}{name}{behind}"
+
+    def qualified(self, name: str) -> str:
+        """Quoted, with its schema if there is one."""
+        return self.quoted(name) if self.schema is None else f"{self.quoted(self.schema)}.{self.quoted(name)}"
+
+
+def checked_name(name: object, option: str) -> str:
+    """A plain identifier, or an error that names the option."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > _LONGEST:
+        raise InvalidOption(
+            f"{option} is {name!r}",
+            fix=f"use letters, digits and underscores, not starting with a digit, {_LONGEST} characters at most",
+        )
+    return name
 
 
 @dataclass(frozen=True, slots=True)

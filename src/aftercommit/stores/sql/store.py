@@ -11,9 +11,7 @@ from aftercommit.errors import InvalidOption, OutboxError
 from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
 from aftercommit.events.order import Heads, HeadsRequest, KeyClaimRequest, Order
 from aftercommit.ports import AdoptedTx, Capabilities, Membership, OpenTransaction, Records, Tx, Wakeups
-from aftercommit.stores.sql.execution import Executor
-from aftercommit.stores.sql.faults import explained
-from aftercommit.stores.sql.identifiers import TableNames
+from aftercommit.stores.sql.execution import Executor, explained
 from aftercommit.stores.sql.membership import SqlMembership
 from aftercommit.stores.sql.records import SqlRecords
 from aftercommit.stores.sql.rows import (
@@ -29,7 +27,7 @@ from aftercommit.stores.sql.rows import (
 )
 from aftercommit.stores.sql.runs import head_of, run_values
 from aftercommit.stores.sql.schema import Schema
-from aftercommit.stores.sql.statements import Dialect, Statements
+from aftercommit.stores.sql.statements import Dialect, Statements, TableNames
 from aftercommit.stores.sql.table import OwnTable
 
 T = TypeVar("T")

@@ -11,10 +11,9 @@ from aftercommit.errors import UnsupportedTransaction
 from aftercommit.events.claims import NewEvent
 from aftercommit.ports import AdoptedTx, Tx
 from aftercommit.stores.sql.execution import Executor, Fault
-from aftercommit.stores.sql.identifiers import TableNames
 from aftercommit.stores.sql.rows import insert_values
 from aftercommit.stores.sql.schema import Schema
-from aftercommit.stores.sql.statements import Dialect, Statements
+from aftercommit.stores.sql.statements import Dialect, Statements, TableNames
 
 _SAVEPOINT: Final = "aftercommit_whose"
 

@@ -12,8 +12,7 @@ from aftercommit.errors import OutboxError
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour, Tx
 from aftercommit.stores.sql.connections import Give, LinkExecutor, pool_of_blocking
-from aftercommit.stores.sql.control import refuse_transaction_control
-from aftercommit.stores.sql.execution import Fault
+from aftercommit.stores.sql.execution import Fault, refuse_transaction_control
 from aftercommit.stores.sqlite.write_lock import WriteLock, busy, write_lock_of
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -16,14 +16,14 @@ from urllib.parse import unquote
 from weakref import finalize
 
 from aftercommit.errors import InvalidOption, SchemaMismatch, UnknownStore
-from aftercommit.ports import Colour
+from aftercommit.ports import Colour, Tx
 from aftercommit.stores.sql.changes import ByLocking
 from aftercommit.stores.sql.rows import IN_MICROS
 from aftercommit.stores.sql.runs import RunsByLocking
 from aftercommit.stores.sql.statements import Dialect
 from aftercommit.stores.sql.store import SqlStore
+from aftercommit.stores.sql.table import OwnTable
 from aftercommit.stores.sqlite.executor import SqliteExecutor, plain_rows
-from aftercommit.stores.sqlite.table import FileTable
 from aftercommit.stores.sqlite.write_lock import BUSY_TIMEOUT, busy
 
 OLDEST_SQLITE: Final = (3, 35, 0)
@@ -77,6 +77,48 @@ class SqliteStore(SqlStore):
             own_table=partial(FileTable, path),
             **options,
         )
+
+
+class FileTable(OwnTable):
+    """A SQLite file is told from others by its path. Connections are asked which file they have open: it costs less
+    than a row, and reads nothing."""
+
+    def __init__(self, path: str, *given: Any) -> None:
+        super().__init__(*given)
+        self.whose_sql = "PRAGMA database_list"
+        self._path = path
+
+    @property
+    def knows_itself(self) -> bool:
+        return True
+
+    def is_own(self, answer: Sequence[Sequence[object]]) -> bool:
+        return _is_same_file(_main_of(answer), self._path)
+
+    def may_be(self, database: str, name: str | None) -> bool:
+        if database not in self.databases:
+            return False
+        if not name or name == ":memory:" or name.startswith("file:"):
+            return True  # a creator may open another file than the URL says
+        return _is_same_file(name, self._path)
+
+    def is_autocommit(self, connection: Any) -> bool:
+        """Also of drivers that wrap sqlite3's connections."""
+        if connection.isolation_level is None and not connection.in_transaction:
+            return True
+        return super().is_autocommit(connection)
+
+    async def _name_of(self, tx: Tx) -> str:
+        path = _main_of(await tx.fetch(self.whose_sql))
+        return repr(path) if path else "a database in memory"
+
+
+def _main_of(answer: Sequence[Sequence[object]]) -> str:
+    return next((str(row[2] or "") for row in answer if row[1] == "main"), "")
+
+
+def _is_same_file(path: str, ours: str) -> bool:
+    return path == ours or (bool(path) and os.path.realpath(path) == os.path.realpath(ours))
 
 
 def sqlite_from_url(url: str, colour: Colour, **options: Any) -> SqliteStore:

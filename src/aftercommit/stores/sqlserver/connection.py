@@ -1,19 +1,17 @@
-"""One SQL Server connection, blocking: explicit transactions, and a session that is set anew after every rest.
+"""Statements on a SQL Server connection, blocking, the session that they need, and what errors mean.
 
 The driver is in autocommit mode, so a single statement is one round trip; transactions begin and end by statements.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
-from typing import Any, Final, TypeVar
+from contextlib import closing
+from typing import Any, Final
 
-from aftercommit.errors import TransactionEnded
 from aftercommit.events.claims import QueryResult
-from aftercommit.stores.sqlserver.faults import FaultOf, number_of
-
-T = TypeVar("T")
+from aftercommit.stores.sql.execution import Fault
 
 #: How long a statement waits for somebody else's lock, in milliseconds.
 LOCK_TIMEOUT: Final = 5000
@@ -29,130 +27,6 @@ SESSION: Final = (
 BEGIN: Final = f"{SESSION} BEGIN TRANSACTION"
 COMMIT: Final = "COMMIT TRANSACTION"
 ROLLBACK: Final = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION"
-
-#: COMMIT without BEGIN.
-_NOT_BEGUN: Final = 3902
-
-
-class SqlServerConnection:
-    """A connection that the store opens when it is first needed, and again when it did not survive a rest."""
-
-    def __init__(self, connect: Callable[[], Any], fault_of: FaultOf) -> None:
-        self._connect = connect
-        self.fault_of = fault_of
-        self._raw: Any = None
-        self._is_begun = False
-        #: The server has ended the transaction that was begun.
-        self._is_lost = False
-        #: The user has the raw connection, and may end the transaction there.
-        self._is_exposed = False
-        self._is_broken = False
-
-    @property
-    def raw(self) -> Any:
-        """The driver's connection, for the user. From now on the server is asked whether the transaction stands."""
-        self._is_exposed = True
-        return self._raw
-
-    @property
-    def is_in_transaction(self) -> bool:
-        if self._is_exposed and not self._is_broken:
-            self._look()
-        return self._is_begun and not self._is_broken
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether it can be used again: out of every transaction, as far as it was opened."""
-        return not self.is_in_transaction and not self._is_broken
-
-    # ------------------------------------------------------------ after a rest
-
-    def wake(self) -> None:
-        """Make the session ready for statements on their own."""
-        self._first(SESSION)
-
-    def begin_transaction(self) -> None:
-        self._is_begun = True  # before it is: an interrupt may come between the server's answer and the next line
-        self._first(BEGIN)
-
-    def _first(self, sql: str) -> None:
-        """The first statement after a rest shows whether the connection still lives; if not, a new one takes over."""
-        if self._raw is not None:
-            try:
-                executed(self._raw, sql)
-                return
-            except Exception:
-                self._close()
-        self._raw = self._connect()
-        self._is_broken = False
-        executed(self._raw, sql)
-
-    # ------------------------------------------------------------ statements
-
-    def watched(self, job: Callable[[Any], T]) -> T:
-        """An error may have ended the transaction, or the connection; what comes after it has to know."""
-        if self._is_lost:
-            raise _ended()
-        try:
-            return job(self._raw)
-        except BaseException:
-            self._look()
-            raise
-
-    def _look(self) -> None:
-        """Ask the server whether the transaction still stands."""
-        try:
-            count = open_transactions(self._raw)
-        except Exception:
-            self._is_broken = True
-            return
-        self._is_lost = self._is_begun and count == 0
-        self._is_begun = count > 0
-
-    # ------------------------------------------------------------ the end
-
-    def commit(self) -> None:
-        if self._is_exposed and self.watched(open_transactions) > 1:
-            raise _ended("another one was begun inside it and left open")
-        try:
-            self.watched(lambda raw: executed(raw, COMMIT))
-        except Exception as error:
-            if number_of(error) == _NOT_BEGUN:
-                raise _ended() from error
-            raise
-        self._rest()
-
-    def rollback(self) -> None:
-        """A connection that cannot do this is given up, and its transaction with it."""
-        if self._is_broken or self._raw is None:
-            return
-        try:
-            if self._is_begun or self._is_exposed:
-                executed(self._raw, ROLLBACK)
-            self._rest()
-        except Exception:
-            self._is_broken = True
-
-    def _rest(self) -> None:
-        self._is_begun = self._is_lost = self._is_exposed = False
-
-    def drop(self) -> None:
-        """Close it. The server rolls back what is open."""
-        self._rest()
-        self._close()
-
-    def _close(self) -> None:
-        raw, self._raw = self._raw, None
-        if raw is not None:
-            with suppress(Exception):  # it may have been closed by the user, or by the server
-                raw.close()
-
-
-def _ended(how: str = "the server has rolled it back, or it was ended on the connection itself") -> TransactionEnded:
-    return TransactionEnded(
-        f"the transaction does not stand any more: {how}",
-        fix="do it again from its start; use tx.commit() and tx.rollback() to end it",
-    )
 
 
 def executed(raw: Any, sql: str, parameters: Sequence[object] = ()) -> int:
@@ -224,10 +98,28 @@ def open_transactions(raw: Any) -> int:
     return int(fetched(raw, "SELECT @@TRANCOUNT")[0][0])
 
 
-class AdoptedConnection:
-    """A Tx that never suspends, over a caller's own pyodbc connection."""
+class ConnectionTx:
+    """A Tx that never suspends, over one of our connections or a caller's own."""
+
+    def __init__(self, watched: Callable[[Callable[[Any], Any]], Any]) -> None:
+        """`watched` does a job with the driver's connection."""
+        self._watched = watched
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        return int(self._watched(lambda raw: executed(raw, sql, parameters)))
+
+    async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
+        return int(self._watched(lambda raw: executed_all_or_none(raw, sql, parameters)))
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        return list(self._watched(lambda raw: fetched(raw, sql, parameters)))
+
+
+class AdoptedConnection(ConnectionTx):
+    """A caller's own pyodbc connection."""
 
     def __init__(self, raw: Any) -> None:
+        super().__init__(lambda job: job(raw))
         self._raw = raw
 
     @property
@@ -244,11 +136,64 @@ class AdoptedConnection:
             return False
         return not self._raw.autocommit or self.is_begun
 
-    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        return executed(self._raw, sql, parameters)
 
-    async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
-        return executed_all_or_none(self._raw, sql, parameters)
+# What the errors of SQL Server and of its ODBC driver mean.
 
-    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
-        return fetched(self._raw, sql, parameters)
+#: The server's own numbers. Where one is known it says more than the SQLSTATE, which many of them share.
+_BY_NUMBER: Final[dict[int, Fault]] = {
+    number: fault
+    for fault, numbers in {
+        # duplicate, check, NULL, too long, out of range, not convertible
+        Fault.ROW: (2601, 2627, 547, 515, 8152, 2628, 8115, 220, 245, 241, 242, 517, 8114, 295, 9803),
+        # deadlock, update conflicts of snapshots
+        Fault.CONFLICT: (1205, 3960, 3961),
+        # lock timeout, no locks left, our own wait for the schema lock, Azure under load
+        Fault.BUSY: (1222, 1204, 51222, 40501, 10928, 10929),
+        Fault.MISSING_TABLE: (208,),
+        # no right to the object, to create, to the server's state; no access to the database; schema unknown
+        Fault.FORBIDDEN: (229, 230, 262, 297, 300, 916, 2760, 15247),
+        # read-only database, recovery, secondary replicas
+        Fault.READ_ONLY: (3906, 3908, 976, 978),
+        # login refused, database closed or moving, shutdown, killed session
+        Fault.UNREACHABLE: (4060, 18452, 18456, 40613, 40197, 924, 927, 945, 6005, 596, 233, 10053, 10054, 10060),
+    }.items()
+    for number in numbers
+}
+
+#: By the first characters of the SQLSTATE.
+_BY_STATE: Final[dict[str, Fault]] = {
+    "22": Fault.ROW,
+    "23": Fault.ROW,
+    "40001": Fault.CONFLICT,
+    "42S02": Fault.MISSING_TABLE,
+    "08": Fault.UNREACHABLE,
+    "28": Fault.UNREACHABLE,
+    "HYT": Fault.UNREACHABLE,
+    "01002": Fault.UNREACHABLE,
+}
+
+#: The driver ends the first message by the number and its own function. Behind it come messages without either, and
+#: before it may stand a value of the user that looks the same, so the last one counts.
+_NUMBER: Final = re.compile(r"\((\d{1,9})\) \(SQL\w+\)")
+
+
+def fault_of(error: Exception, driver: Any) -> Fault:
+    """Reads the errors of this driver module."""
+    if isinstance(error, driver.Error):
+        return _BY_NUMBER.get(number_of(error)) or _by_state(state_of(error))
+    # The driver itself refuses: a number of more than 64 bits, half of a surrogate pair.
+    return Fault.ROW if isinstance(error, OverflowError | UnicodeError) else Fault.OTHER
+
+
+def number_of(error: Exception) -> int:
+    """The server's number of an error; 0 when it is the driver's own."""
+    found = _NUMBER.findall(str(error.args[1])) if len(error.args) > 1 else []
+    return int(found[-1]) if found else 0
+
+
+def state_of(error: Exception) -> str:
+    return str(error.args[0]) if len(error.args) > 1 else ""
+
+
+def _by_state(state: str) -> Fault:
+    return next((fault for start, fault in _BY_STATE.items() if state.startswith(start)), Fault.OTHER)

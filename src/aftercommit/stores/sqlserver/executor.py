@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, TypeVar
 
+from aftercommit.errors import TransactionEnded
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour, Tx
 from aftercommit.stores.sql.connections import Give, LinkExecutor, pool_of_blocking, retrying
-from aftercommit.stores.sql.control import refuse_transaction_control
-from aftercommit.stores.sql.execution import Fault
+from aftercommit.stores.sql.execution import Fault, refuse_transaction_control
 from aftercommit.stores.sqlserver.connection import (
+    BEGIN,
+    COMMIT,
+    ROLLBACK,
+    SESSION,
     AdoptedConnection,
-    SqlServerConnection,
+    ConnectionTx,
     executed,
-    executed_all_or_none,
-    fetched,
+    fault_of,
+    number_of,
+    open_transactions,
     queried,
 )
-from aftercommit.stores.sqlserver.faults import reader_of
 
 T = TypeVar("T")
+
+#: COMMIT without BEGIN.
+_NOT_BEGUN: Final = 3902
 
 
 class SqlServerExecutor(LinkExecutor):
@@ -30,7 +39,7 @@ class SqlServerExecutor(LinkExecutor):
 
     def __init__(self, connect: Callable[[], Any], driver: Any, colour: Colour = Colour.BLOCKING) -> None:
         self._driver = driver
-        self.fault_of: Callable[[Exception], Fault] = reader_of(driver)
+        self.fault_of: Callable[[Exception], Fault] = partial(fault_of, driver=driver)
         own, lent = (
             pool_of_blocking(lambda: SqlServerLink(connect, self.fault_of), colour, f"aftercommit-sqlserver{whose}")
             for whose in ("", "-user")
@@ -42,8 +51,36 @@ class SqlServerExecutor(LinkExecutor):
         return AdoptedConnection(connection) if isinstance(connection, self._driver.Connection) else None
 
 
-class SqlServerLink(SqlServerConnection):
-    """A connection as the pool lends it."""
+class SqlServerLink:
+    """A connection that the store opens when it is first needed, and again when it did not survive a rest."""
+
+    def __init__(self, connect: Callable[[], Any], fault_of: Callable[[Exception], Fault]) -> None:
+        self._connect = connect
+        self.fault_of = fault_of
+        self._raw: Any = None
+        self._is_begun = False
+        #: The server has ended the transaction that was begun.
+        self._is_lost = False
+        #: The user has the raw connection, and may end the transaction there.
+        self._is_exposed = False
+        self._is_broken = False
+
+    @property
+    def raw(self) -> Any:
+        """The driver's connection, for the user. From now on the server is asked whether the transaction stands."""
+        self._is_exposed = True
+        return self._raw
+
+    @property
+    def is_in_transaction(self) -> bool:
+        if self._is_exposed and not self._is_broken:
+            self._look()
+        return self._is_begun and not self._is_broken
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it can be used again: out of every transaction, as far as it was opened."""
+        return not self.is_in_transaction and not self._is_broken
 
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], give: Give, *, writes: bool) -> T:
         """Begin, work, commit; roll back whatever went wrong, and begin again after a deadlock. Reads need no
@@ -55,13 +92,13 @@ class SqlServerLink(SqlServerConnection):
             await give(self, is_sound=self.is_sound)
 
     async def _alone(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        self.wake()
-        return await work(ConnectionTx(self))
+        self._first(SESSION)
+        return await work(ConnectionTx(self.watched))
 
     async def _committed(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        self.begin_transaction()
+        self._begin()
         try:
-            value = await work(ConnectionTx(self))
+            value = await work(ConnectionTx(self.watched))
             self.commit()
         except BaseException:
             self.rollback()
@@ -70,37 +107,107 @@ class SqlServerLink(SqlServerConnection):
 
     async def begin(self, give: Give) -> OpenSqlServerTransaction:
         try:
-            self.begin_transaction()
+            self._begin()
         except BaseException:
             await give(self, is_sound=self.is_sound)
             raise
         return OpenSqlServerTransaction(self, give)
 
+    # ------------------------------------------------------------ after a rest
+
+    def _begin(self) -> None:
+        self._is_begun = True  # before it is: an interrupt may come between the server's answer and the next line
+        self._first(BEGIN)
+
+    def _first(self, sql: str) -> None:
+        """The first statement after a rest shows whether the connection still lives; if not, a new one takes over."""
+        if self._raw is not None:
+            try:
+                executed(self._raw, sql)
+                return
+            except Exception:
+                self._close()
+        self._raw = self._connect()
+        self._is_broken = False
+        executed(self._raw, sql)
+
+    # ------------------------------------------------------------ statements
+
+    def watched(self, job: Callable[[Any], T]) -> T:
+        """An error may have ended the transaction, or the connection; what comes after it has to know."""
+        if self._is_lost:
+            raise _ended()
+        try:
+            return job(self._raw)
+        except BaseException:
+            self._look()
+            raise
+
+    def _look(self) -> None:
+        """Ask the server whether the transaction still stands."""
+        try:
+            count = open_transactions(self._raw)
+        except Exception:
+            self._is_broken = True
+            return
+        self._is_lost = self._is_begun and count == 0
+        self._is_begun = count > 0
+
+    # ------------------------------------------------------------ the end
+
+    def commit(self) -> None:
+        if self._is_exposed and self.watched(open_transactions) > 1:
+            raise _ended("another one was begun inside it and left open")
+        try:
+            self.watched(lambda raw: executed(raw, COMMIT))
+        except Exception as error:
+            if number_of(error) == _NOT_BEGUN:
+                raise _ended() from error
+            raise
+        self._rest()
+
+    def rollback(self) -> None:
+        """A connection that cannot do this is given up, and its transaction with it."""
+        if self._is_broken or self._raw is None:
+            return
+        try:
+            if self._is_begun or self._is_exposed:
+                executed(self._raw, ROLLBACK)
+            self._rest()
+        except Exception:
+            self._is_broken = True
+
+    def _rest(self) -> None:
+        self._is_begun = self._is_lost = self._is_exposed = False
+
     async def close(self) -> None:
         self.drop()
 
+    def drop(self) -> None:
+        """Close it. The server rolls back what is open."""
+        self._rest()
+        self._close()
 
-class ConnectionTx:
-    """A Tx that never suspends, over one of our connections."""
+    def _close(self) -> None:
+        raw, self._raw = self._raw, None
+        if raw is not None:
+            with suppress(Exception):  # it may have been closed by the user, or by the server
+                raw.close()
 
-    def __init__(self, connection: SqlServerLink) -> None:
-        self._connection = connection
 
-    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        return self._connection.watched(lambda raw: executed(raw, sql, parameters))
-
-    async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
-        return self._connection.watched(lambda raw: executed_all_or_none(raw, sql, parameters))
-
-    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
-        return self._connection.watched(lambda raw: fetched(raw, sql, parameters))
+def _ended(how: str = "the server has rolled it back, or it was ended on the connection itself") -> TransactionEnded:
+    return TransactionEnded(
+        f"the transaction does not stand any more: {how}",
+        fix="do it again from its start; use tx.commit() and tx.rollback() to end it",
+    )
 
 
 class OpenSqlServerTransaction(ConnectionTx):
     """A transaction that the user steers."""
 
     def __init__(self, connection: SqlServerLink, give: Give) -> None:
-        super().__init__(connection)
+        super().__init__(connection.watched)
+        self._connection = connection
         self._give = give
         self._is_lent = True
 
