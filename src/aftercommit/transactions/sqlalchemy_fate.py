@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -95,12 +95,17 @@ class Fate:
         if self.is_doubtful:
             self.is_doubtful = False
             for table in {batch.table for batch in self.batches}:
-                self._look_for(connection, [batch for batch in self.batches if batch.table is table])
+                batches = [batch for batch in self.batches if batch.table is table]
+                there = _surviving(connection, table, [key for batch in batches for key in batch.rows])
+                for batch in batches:
+                    batch.lose([key for key in batch.rows if key not in there])
 
-    def _look_for(self, connection: Connection, batches: Sequence[Batch]) -> None:
-        there = _surviving(connection, batches[0].table, [key for batch in batches for key in batch.rows])
-        for batch in batches:
-            batch.lose([key for key in batch.rows if key not in there])
+    def doubt(self, _: Connection) -> None:
+        self.is_doubtful = True
+
+    def over(self, connection: Connection, *, committed: bool) -> None:
+        del connection.info[KEY]
+        self.end(committed=committed)
 
     def end(self, *, committed: bool) -> None:
         if not committed:
@@ -137,16 +142,20 @@ def follow(engine: Engine) -> None:
     if engine in _followed:
         return
     _followed.add(engine)
-    event.listen(engine, "begin", _begun, insert=True)
-    event.listen(engine, "commit", _committing, insert=True)
-    event.listen(engine, "prepare_twophase", lambda connection, *_: _preparing(connection), insert=True)
-    event.listen(engine, "commit_twophase", lambda connection, *_: _committing(connection), insert=True)
-    event.listen(engine, "rollback", _rolled_back, insert=True)
-    event.listen(engine, "rollback_twophase", lambda connection, *_: _rolled_back(connection), insert=True)
-    event.listen(engine, "rollback_savepoint", lambda connection, *_: _doubted(connection), insert=True)
+    for name, act in _OF_A_CONNECTION.items():
+        event.listen(engine, name, _heard(act), insert=True)
     event.listen(engine, "handle_error", _failed, insert=True)
     event.listen(engine, "reset", _reset, insert=True)
     event.listen(engine, "checkin", _given_back, insert=True)
+
+
+def _heard(act: Callable[[Fate, Connection], None]) -> Callable[..., None]:
+    def listener(connection: Connection, *_: Any) -> None:
+        fate = fate_of(connection)
+        if fate is not None:
+            act(fate, connection)
+
+    return listener
 
 
 def fate_of(connection: Connection) -> Fate | None:
@@ -161,54 +170,7 @@ def look(connection: Connection) -> None:
     """Whether its transaction is committed by now. One whose commit failed stays on until it is rolled back."""
     fate = fate_of(connection)
     if fate is not None and fate.is_committing and connection.get_transaction() is None:
-        del connection.info[KEY]
-        fate.end(committed=True)
-
-
-def _begun(connection: Connection) -> None:
-    """Whatever was before is over."""
-    fate = fate_of(connection)
-    if fate is not None:
-        del connection.info[KEY]
-        fate.end(committed=fate.is_committing)
-
-
-def _committing(connection: Connection) -> None:
-    fate = fate_of(connection)
-    if fate is not None:
-        fate.committing(connection)
-
-
-def _preparing(connection: Connection) -> None:
-    fate = fate_of(connection)
-    if fate is not None:
-        fate.verify(connection)
-
-
-def _rolled_back(connection: Connection) -> None:
-    fate = fate_of(connection)
-    if fate is not None:
-        del connection.info[KEY]
-        fate.end(committed=False)
-
-
-def _doubted(connection: Connection) -> None:
-    fate = fate_of(connection)
-    if fate is not None:
-        fate.is_doubtful = True
-
-
-def _failed(context: Any) -> None:
-    """A lost connection has taken its transaction with it, unless that was in the middle of its commit."""
-    connection = context.connection
-    fate = None if connection is None else fate_of(connection)
-    if fate is None:
-        return
-    if context.is_disconnect:
-        del connection.info[KEY]
-        fate.end(committed=False)
-    else:
-        fate.is_doubtful = True
+        fate.over(connection, committed=True)
 
 
 def doubt_commit(connection: Connection) -> None:
@@ -216,6 +178,32 @@ def doubt_commit(connection: Connection) -> None:
     fate = fate_of(connection)
     if fate is not None:
         fate.is_committing = False
+
+
+def _begun(fate: Fate, connection: Connection) -> None:
+    """Whatever was before is over."""
+    fate.over(connection, committed=fate.is_committing)
+
+
+def _rolled_back(fate: Fate, connection: Connection) -> None:
+    fate.over(connection, committed=False)
+
+
+def _failed(context: Any) -> None:
+    """A lost connection has taken its transaction with it, unless that was in the middle of its commit."""
+    if context.connection is not None:
+        _heard(_rolled_back if context.is_disconnect else Fate.doubt)(context.connection)
+
+
+_OF_A_CONNECTION: Final[Mapping[str, Callable[[Fate, Connection], None]]] = {
+    "begin": _begun,
+    "commit": Fate.committing,
+    "prepare_twophase": Fate.verify,
+    "commit_twophase": Fate.committing,
+    "rollback": _rolled_back,
+    "rollback_twophase": _rolled_back,
+    "rollback_savepoint": Fate.doubt,
+}
 
 
 def _reset(_: Any, record: Any, state: Any) -> None:

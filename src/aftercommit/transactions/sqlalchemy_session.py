@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.orm import Mapper, Session, SessionTransaction, object_session
@@ -12,6 +12,7 @@ from sqlalchemy.orm import Mapper, Session, SessionTransaction, object_session
 from aftercommit.errors import NotInTransaction, UnsupportedTransaction
 from aftercommit.events.claims import NewEvent, RowKey
 from aftercommit.ports import Callback, WrittenRows
+from aftercommit.transactions.joined import UnitOfWork
 from aftercommit.transactions.sqlalchemy_fate import (
     KEY,
     Batch,
@@ -22,8 +23,7 @@ from aftercommit.transactions.sqlalchemy_fate import (
     look,
     return_dropped,
 )
-from aftercommit.transactions.sqlalchemy_table import EventRow
-from aftercommit.transactions.unit import UnitOfWork
+from aftercommit.transactions.sqlalchemy_table import EventRow, Rows
 
 log = logging.getLogger("aftercommit.transactions")
 
@@ -32,39 +32,22 @@ T = TypeVar("T")
 _SESSION_FIX: Final = "session.commit() before session.close() or session.expunge_all()"
 
 
-class Rows(Protocol):
-    """What a session needs of an outbox."""
-
-    kind: type[EventRow]
-
-    def may_open_store(self, session: Session, bind: Engine | Connection) -> bool:
-        """Whether another connection can still make the table."""
-        ...
-
-    def batch_of(self, rows: Sequence[NewEvent]) -> Batch: ...
-
-    def columns_of(self, row: NewEvent) -> dict[str, Any]: ...
-
-    def check(self, connection: Connection) -> None:
-        """Before the first INSERT of a transaction: it is one, and in the outbox's own database."""
-
-    #: Whether transactions that write the same key wait for each other.
-    locks_keys: bool
-
-    def lock_keys(self, connection: Connection, keys: Sequence[str | None]) -> None: ...
-
-    def wake(self) -> None: ...
-
-    def look_soon(self) -> None: ...
-
-
 class JoinedSession(UnitOfWork):
     """One write() on a session. Its commit is observed, unless it is part of a transaction that others steer."""
 
     is_at_once = True
 
     def __init__(self, rows: Rows, session: Session, bind: Engine | Connection) -> None:
-        _refuse_without_transaction(session)
+        if not session.is_active:
+            raise NotInTransaction(
+                "the session's transaction has failed and must be rolled back, so the event could not be saved",
+                fix="session.rollback(), then do its work again",
+            )
+        if not session.autobegin and not session.in_transaction():
+            raise NotInTransaction(
+                "the session was made with autobegin=False and has not begun a transaction",
+                fix="with session.begin(): outbox.write(event, tx=session)",
+            )
         follow(bind.engine)
         self._rows = rows
         self._session = session
@@ -117,19 +100,6 @@ class JoinedSession(UnitOfWork):
         return self._batch
 
 
-def _refuse_without_transaction(session: Session) -> None:
-    if not session.is_active:
-        raise NotInTransaction(
-            "the session's transaction has failed and must be rolled back, so the event could not be saved",
-            fix="session.rollback(), then do its work again",
-        )
-    if not session.autobegin and not session.in_transaction():
-        raise NotInTransaction(
-            "the session was made with autobegin=False and has not begun a transaction",
-            fix="with session.begin(): outbox.write(event, tx=session)",
-        )
-
-
 # ---------------------------------------------------------------- what the session tells
 
 
@@ -166,20 +136,20 @@ def before_insert(rows: Rows) -> Callable[[Mapper[Any], Connection, EventRow], N
             fate = connection.info[KEY] = Fate()
         session = object_session(row)
         if session is not None:
-            _follow_trail(session, connection, row, fate)
+            trail = _trail_of(session)
+            trail.pending.discard(row)
+            if connection not in trail.connections:
+                trail.connections.append(connection)
+                fate.on_rolled_back.append(trail.lost.extend)
         fate.batches[row.batch] = None
         if rows.locks_keys and session is not None and not row.is_locked:
-            _lock_all(rows, session, connection)
+            # The keys of one flush at once, so that they are locked in one order.
+            flushed = [each for each in session.new if isinstance(each, rows.kind) and not each.is_locked]
+            rows.lock_keys(connection, [each.event_key for each in flushed])
+            for each in flushed:
+                each.is_locked = True
 
     return inserting
-
-
-def _lock_all(rows: Rows, session: Session, connection: Connection) -> None:
-    """The keys of one flush at once, so that they are locked in one order."""
-    flushed = [each for each in session.new if isinstance(each, rows.kind) and not each.is_locked]
-    rows.lock_keys(connection, [each.event_key for each in flushed])
-    for each in flushed:
-        each.is_locked = True
 
 
 def _trail_of(session: Session) -> Trail:
@@ -187,14 +157,6 @@ def _trail_of(session: Session) -> Trail:
     if trail is None:
         trail = session.info[KEY] = Trail()
     return trail
-
-
-def _follow_trail(session: Session, connection: Connection, row: EventRow, fate: Fate) -> None:
-    trail = _trail_of(session)
-    trail.pending.discard(row)
-    if connection not in trail.connections:
-        trail.connections.append(connection)
-        fate.on_rolled_back.append(trail.lost.extend)
 
 
 def _after_commit(session: Session) -> None:

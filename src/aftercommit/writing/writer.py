@@ -33,7 +33,6 @@ class HotPath(Protocol):
 
     def reserve(self, events: Sequence[EventEnvelope]) -> list[bool]:
         """For each event, which somebody in this process receives, whether a hot slot waits for it."""
-        ...
 
     def fill(self, claimed: Sequence[Claimed]) -> None: ...
 
