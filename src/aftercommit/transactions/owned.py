@@ -263,7 +263,10 @@ class OwnedTransaction:
         root.blocks.remove(self)
         while self._pending:
             self._pending.pop().forgive()  # awaited, reported, or undone with its transaction
-        # By value: blocks may end in another order than they began, and a token would restore the dead.
+        self._leave_context()
+
+    def _leave_context(self) -> None:
+        """By value: blocks may end in another order than they began, and a token would restore the dead."""
         entries = _open.get()
         if self in entries:
             _open.set(tuple([each for each in entries if each is not self]))
