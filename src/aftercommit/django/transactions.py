@@ -59,7 +59,11 @@ class AtomicTransaction:
 
     def _observed(self) -> Observer:
         if self._observer is None:
-            self._observer = Observer(_watch(self._connection))
+            # The watch of a connection stays for good, before the wrappers that come and go at the end of the list.
+            wrappers = self._connection.execute_wrappers
+            if not wrappers or not isinstance(wrappers[0], Watch):
+                wrappers.insert(0, Watch())
+            self._observer = Observer(wrappers[0])
             self._connection.on_commit(self._observer)
             # Before the user's functions, of which one that raises keeps the others from being called; behind our own.
             functions = self._connection.run_on_commit
@@ -154,12 +158,3 @@ class Watch:
         except BaseException:
             self.doubts += 1
             raise
-
-
-def _watch(connection: BaseDatabaseWrapper) -> Watch:
-    """The one of this connection. It stays for good, before the wrappers that come and go at the end of the list."""
-    wrappers = connection.execute_wrappers
-    if not wrappers or not isinstance(wrappers[0], Watch):
-        wrappers.insert(0, Watch())
-    watch: Watch = wrappers[0]
-    return watch

@@ -18,7 +18,7 @@ from aftercommit.errors import NotInTransaction, UnsupportedTransaction
 from aftercommit.events.claims import NewEvent
 from aftercommit.ports import Callback, Colour, EventStore
 from aftercommit.transactions.joined import UnitOfWork, Unseen
-from aftercommit.transactions.sqlalchemy_fate import KEY, Fate, fate_of, follow
+from aftercommit.transactions.sqlalchemy_fate import follow
 from aftercommit.transactions.sqlalchemy_session import JoinedSession, before_insert, listen_to_sessions
 from aftercommit.transactions.sqlalchemy_table import Rows
 
@@ -33,7 +33,7 @@ class SqlAlchemyEdge(Rows):
     def __init__(self, store: EventStore, target: object, wake: Callback, look_soon: Callback) -> None:
         super().__init__(store, target, wake, look_soon)
         listen_to_sessions()
-        event.listen(self.kind, "before_insert", before_insert(self))
+        event.listen(self.kind, "before_insert", lambda _, *inserted: before_insert(self, *inserted))
 
     def join(self, handle: Any) -> UnitOfWork | None:
         """The unit of work behind what the caller gave as tx; None when it is nothing of SQLAlchemy's."""
@@ -109,7 +109,9 @@ class JoinedConnection(Unseen, UnitOfWork):
         return not self._connection.in_transaction()
 
     def add(self, rows: Sequence[NewEvent]) -> None:
-        fate = self._fate()
+        if not self._connection.in_transaction():
+            self._connection.begin()  # which ends the fate of the transaction before it
+        fate = self._rows.fate_at(self._connection)
         batch = self._rows.batch_of(rows)
         batch.on_committing.append(self._rows.look_soon)
         batch.on_commit.append(self._rows.wake)
@@ -119,16 +121,6 @@ class JoinedConnection(Unseen, UnitOfWork):
         with nullcontext() if len(rows) == 1 else self._connection.begin_nested():
             self._insert([self._rows.columns_of(row) for row in rows])
         fate.batches[batch] = None
-
-    def _fate(self) -> Fate:
-        connection = self._connection
-        fate = fate_of(connection)
-        if fate is None:
-            if not connection.in_transaction():
-                connection.begin()
-            self._rows.check(connection)
-            fate = connection.info[KEY] = Fate()
-        return fate
 
     def _insert(self, rows: list[dict[str, Any]]) -> None:
         """In order. A time that is an expression is part of the statement, so such a row has one of its own."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -27,17 +28,17 @@ _CHUNK: Final = 500
 _dropped: Final[deque[Callback]] = deque()
 
 
+@dataclass(slots=True, eq=False)
 class Batch:
     """The rows of one write(), until their transaction has ended."""
 
-    def __init__(self, table: Table, rows: dict[RowKey, EventEnvelope]) -> None:
-        self.table = table
-        #: Those that are still to be committed.
-        self.rows = rows
-        self.on_committing: list[Callback] = []
-        self.on_commit: list[Callback] = []
-        self.on_rollback: list[Callback] = []
-        self.on_lost: list[Callable[[Collection[RowKey]], None]] = []
+    table: Table
+    #: Those that are still to be committed.
+    rows: dict[RowKey, EventEnvelope]
+    on_committing: list[Callback] = field(default_factory=list)
+    on_commit: list[Callback] = field(default_factory=list)
+    on_rollback: list[Callback] = field(default_factory=list)
+    on_lost: list[Callable[[Collection[RowKey]], None]] = field(default_factory=list)
 
     def lose(self, keys: Iterable[RowKey]) -> list[str]:
         """Some rows will not be committed; how they are called."""
@@ -46,10 +47,6 @@ class Batch:
         for lost in self.on_lost if gone else ():
             lost(gone)
         return named
-
-    def named(self) -> list[str]:
-        """How its rows are called in a warning."""
-        return [_name(written) for written in self.rows.values()]
 
     def end(self, *, committed: bool) -> None:
         callbacks = self.on_commit if committed else self.on_rollback
@@ -62,6 +59,7 @@ class Batch:
 
 
 def _name(written: EventEnvelope) -> str:
+    """How it is called in a warning."""
     return f"{written.event_type} {written.event_id}"
 
 
@@ -71,17 +69,17 @@ def return_dropped() -> None:
         _dropped.popleft()()
 
 
+@dataclass(slots=True, eq=False)
 class Fate:
     """The rows that the open transaction of a connection has, and what is known about its end."""
 
-    def __init__(self) -> None:
-        #: In order; a dict serves as the set.
-        self.batches: dict[Batch, None] = {}
-        #: Told of rows that a rollback took.
-        self.on_rolled_back: list[Callable[[list[str]], None]] = []
-        #: A statement has failed or a savepoint was rolled back: perhaps not every row is still there.
-        self.is_doubtful = False
-        self.is_committing = False
+    #: In order; a dict serves as the set.
+    batches: dict[Batch, None] = field(default_factory=dict)
+    #: Told of rows that a rollback took.
+    on_rolled_back: list[Callable[[list[str]], None]] = field(default_factory=list)
+    #: A statement has failed or a savepoint was rolled back: perhaps not every row is still there.
+    is_doubtful: bool = False
+    is_committing: bool = False
 
     def committing(self, connection: Connection) -> None:
         self.verify(connection)
@@ -109,7 +107,7 @@ class Fate:
 
     def end(self, *, committed: bool) -> None:
         if not committed:
-            named = [name for batch in self.batches for name in batch.named()]
+            named = [_name(written) for batch in self.batches for written in batch.rows.values()]
             for tell in self.on_rolled_back:
                 tell(named)
         for batch in self.batches:

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Engine, event
-from sqlalchemy.orm import Mapper, Session, SessionTransaction, object_session
+from sqlalchemy.orm import Session, SessionTransaction, object_session
 
 from aftercommit.errors import NotInTransaction, UnsupportedTransaction
 from aftercommit.events.claims import NewEvent, RowKey
 from aftercommit.ports import Callback, WrittenRows
 from aftercommit.transactions.joined import UnitOfWork
-from aftercommit.transactions.sqlalchemy_fate import (
-    KEY,
-    Batch,
-    Fate,
-    doubt_commit,
-    fate_of,
-    follow,
-    look,
-    return_dropped,
-)
+from aftercommit.transactions.sqlalchemy_fate import KEY, Batch, doubt_commit, follow, look, return_dropped
 from aftercommit.transactions.sqlalchemy_table import EventRow, Rows
 
 log = logging.getLogger("aftercommit.transactions")
@@ -103,53 +96,42 @@ class JoinedSession(UnitOfWork):
 # ---------------------------------------------------------------- what the session tells
 
 
+@dataclass(slots=True, eq=False)
 class Trail:
     """Where the rows of a session are, and where they went."""
 
-    def __init__(self) -> None:
-        #: Kept alive: a session that is emptied lets go of a row before it can tell of it.
-        self.pending: set[EventRow] = set()
-        self.connections: list[Connection] = []
-        self.lost: list[str] = []
+    #: Kept alive: a session that is emptied lets go of a row before it can tell of it.
+    pending: set[EventRow] = field(default_factory=set)
+    connections: list[Connection] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
 
 
-_installed: Final[list[bool]] = []
-
-
+@cache
 def listen_to_sessions() -> None:
     """Once for all of them: to listen to each would be dearer than the rows."""
-    if not _installed:
-        _installed.append(True)
-        event.listen(Session, "after_commit", _after_commit, insert=True)
-        event.listen(Session, "after_rollback", _after_rollback, insert=True)
-        event.listen(Session, "after_transaction_end", _after_end, insert=True)
-        event.listen(Session, "pending_to_transient", _forgotten, insert=True)
+    event.listen(Session, "after_commit", _after_commit, insert=True)
+    event.listen(Session, "after_rollback", _after_rollback, insert=True)
+    event.listen(Session, "after_transaction_end", _after_end, insert=True)
+    event.listen(Session, "pending_to_transient", _forgotten, insert=True)
 
 
-def before_insert(rows: Rows) -> Callable[[Mapper[Any], Connection, EventRow], None]:
+def before_insert(rows: Rows, connection: Connection, row: EventRow) -> None:
     """From here on the row shares the fate of the connection's transaction."""
-
-    def inserting(_: Mapper[Any], connection: Connection, row: EventRow) -> None:
-        fate = fate_of(connection)
-        if fate is None:
-            rows.check(connection)
-            fate = connection.info[KEY] = Fate()
-        session = object_session(row)
-        if session is not None:
-            trail = _trail_of(session)
-            trail.pending.discard(row)
-            if connection not in trail.connections:
-                trail.connections.append(connection)
-                fate.on_rolled_back.append(trail.lost.extend)
-        fate.batches[row.batch] = None
-        if rows.locks_keys and session is not None and not row.is_locked:
-            # The keys of one flush at once, so that they are locked in one order.
-            flushed = [each for each in session.new if isinstance(each, rows.kind) and not each.is_locked]
-            rows.lock_keys(connection, [each.event_key for each in flushed])
-            for each in flushed:
-                each.is_locked = True
-
-    return inserting
+    fate = rows.fate_at(connection)
+    session = object_session(row)
+    if session is not None:
+        trail = _trail_of(session)
+        trail.pending.discard(row)
+        if connection not in trail.connections:
+            trail.connections.append(connection)
+            fate.on_rolled_back.append(trail.lost.extend)
+    fate.batches[row.batch] = None
+    if rows.locks_keys and session is not None and not row.is_locked:
+        # The keys of one flush at once, so that they are locked in one order.
+        flushed = [each for each in session.new if isinstance(each, rows.kind) and not each.is_locked]
+        rows.lock_keys(connection, [each.event_key for each in flushed])
+        for each in flushed:
+            each.is_locked = True
 
 
 def _trail_of(session: Session) -> Trail:

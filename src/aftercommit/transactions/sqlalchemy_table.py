@@ -6,26 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakSet
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    DateTime,
-    Engine,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Pool,
-    SmallInteger,
-    String,
-    Table,
-    Text,
-    func,
-    literal,
-    literal_column,
-    text,
-    type_coerce,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects.mysql import DATETIME
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -39,7 +20,7 @@ from aftercommit.events.claims import NewEvent, RowKey
 from aftercommit.events.columns import GIVEN, WRITTEN, Kind
 from aftercommit.ports import Callback, Colour, EventStore, SqlTable
 from aftercommit.runtime.threads import run
-from aftercommit.transactions.sqlalchemy_fate import Batch
+from aftercommit.transactions.sqlalchemy_fate import KEY, Batch, Fate, fate_of
 
 
 class Rows:
@@ -63,8 +44,8 @@ class Rows:
         self.table = _event_table(described, self._family)
         self.kind = _mapped(self.table)
         engine = target.sync_engine if isinstance(target, AsyncEngine) else target
-        self._engine = engine if isinstance(engine, Engine) else None
-        self._ours: WeakSet[Pool] = WeakSet()
+        self._engine = engine if isinstance(engine, sa.Engine) else None
+        self._ours: WeakSet[sa.Pool] = WeakSet()
         #: The table was seen by somebody's transaction, so nobody has to make it.
         self._has_table = False
 
@@ -76,21 +57,29 @@ class Rows:
         values: dict[str, Any] = self._described.values_of(row)
         scheduled, delay, owner = values.pop("available_at"), values.pop("delay"), values.pop("owner")
         values["created_at"] = 0
-        values["available_at"] = delay if scheduled is None else literal(scheduled, _instant_type(self._family))
+        values["available_at"] = delay if scheduled is None else sa.literal(scheduled, _instant_type(self._family))
         values["locked_by"] = owner
         values["locked_at"] = None if owner is None else 0
         values["lease_until"] = values.pop("lock_timeout")
         values["lease_epoch"] = values.pop("epoch")
         return values
 
-    def lock_keys(self, connection: Connection, keys: Sequence[str | None]) -> None:
+    def fate_at(self, connection: sa.Connection) -> Fate:
+        """The fate that rows share which are inserted there now."""
+        fate = fate_of(connection)
+        if fate is None:
+            self._check(connection)
+            fate = connection.info[KEY] = Fate()
+        return fate
+
+    def lock_keys(self, connection: sa.Connection, keys: Sequence[str | None]) -> None:
         """Before their positions are drawn: others that write them wait until this transaction ends."""
         named = [key for key in keys if key is not None]
         if named:
             sql, parameters = self._described.lock_keys(named)
-            connection.execute(text(sql), parameters)
+            connection.execute(sa.text(sql), parameters)
 
-    def may_open_store(self, session: Session, bind: Engine | Connection) -> bool:
+    def may_open_store(self, session: Session, bind: sa.Engine | sa.Connection) -> bool:
         """Whether another connection can still make the table. Where writers exclude each other, the driver is asked
         whether this one has begun."""
         if not self._described.has_one_writer or not session.in_transaction():
@@ -103,11 +92,11 @@ class Rows:
 
     # ------------------------------------------------------------ is it a transaction, in this database?
 
-    def may_be(self, engine: Engine) -> bool:
+    def may_be(self, engine: sa.Engine) -> bool:
         """False when it certainly leads elsewhere. Asks nobody."""
         return self._is_known(engine) or self._described.may_be(engine.dialect.name, engine.url.database)
 
-    def refuse_wrong(self, bind: Engine | Connection) -> None:
+    def refuse_wrong(self, bind: sa.Engine | sa.Connection) -> None:
         """As far as it can be told before a connection is asked."""
         if _is_autocommit(bind):
             level = self._described.isolation_level
@@ -118,7 +107,7 @@ class Rows:
         if not self.may_be(bind.engine):
             raise self._other(bind.engine)
 
-    def check(self, connection: Connection) -> None:
+    def _check(self, connection: sa.Connection) -> None:
         """Before the first INSERT of a transaction, where the driver and the database can be asked."""
         if _is_autocommit(connection) or _is_driver_autocommit(connection, self._described):
             raise NotInTransaction(
@@ -141,7 +130,7 @@ class Rows:
                 )
             self._has_table = True
 
-    def _is_known(self, engine: Engine) -> bool:
+    def _is_known(self, engine: sa.Engine) -> bool:
         return (self._engine is not None and engine.pool is self._engine.pool) or engine.pool in self._ours
 
     def _open(self) -> None:
@@ -151,7 +140,7 @@ class Rows:
         elif in_greenlet():
             await_only(self._store.open())
 
-    def _other(self, engine: Engine) -> UnsupportedTransaction:
+    def _other(self, engine: sa.Engine) -> UnsupportedTransaction:
         url = engine.url
         theirs = f"{engine.dialect.name} at {url.host or 'this machine'}/{url.database or ''}"
         return UnsupportedTransaction(
@@ -161,7 +150,7 @@ class Rows:
         )
 
 
-def _answer_at(connection: Connection, question: str) -> Sequence[Sequence[object]]:
+def _answer_at(connection: sa.Connection, question: str) -> Sequence[Sequence[object]]:
     """Under a savepoint: the caller's transaction goes on. Nothing where there is no such table, or nothing in it is
     ours to read."""
     try:
@@ -171,14 +160,14 @@ def _answer_at(connection: Connection, question: str) -> Sequence[Sequence[objec
         return ()
 
 
-def _is_autocommit(bind: Engine | Connection) -> bool:
+def _is_autocommit(bind: sa.Engine | sa.Connection) -> bool:
     """As SQLAlchemy itself decides it: by the option, else by what the engine sets on every new connection."""
     option = bind.get_execution_options().get("isolation_level")
     level = option if option is not None else getattr(bind.dialect, "_on_connect_isolation_level", None)
     return level is not None and str(level).upper() == "AUTOCOMMIT"
 
 
-def _is_driver_autocommit(connection: Connection, table: SqlTable) -> bool:
+def _is_driver_autocommit(connection: sa.Connection, table: SqlTable) -> bool:
     """By what the driver says of itself, where it can be asked."""
     if connection.dialect.driver == "asyncpg":  # begins with the first statement, and so is not begun yet
         return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
@@ -199,7 +188,7 @@ class EventRow:
     is_locked = False
 
 
-def _mapped(table: Table) -> type[EventRow]:
+def _mapped(table: sa.Table) -> type[EventRow]:
     """A class of its own for a table.
 
     The ids are given, so the database is not asked for anything after the INSERT, and many rows are one statement.
@@ -210,43 +199,43 @@ def _mapped(table: Table) -> type[EventRow]:
     return kind
 
 
-def _event_table(described: SqlTable, database: str) -> Table:
+def _event_table(described: SqlTable, database: str) -> sa.Table:
     """The columns that an INSERT names."""
     names = described.names
-    position = [Column("position", BigInteger, primary_key=True)] if database == "mysql" else []
+    position = [sa.Column("position", sa.BigInteger, primary_key=True)] if database == "mysql" else []
     keys = () if position else ("event_id", "handler_id")
     types: dict[Kind, TypeEngine[Any]] = {
-        Kind.SMALL: SmallInteger(),
-        Kind.NUMBER: Integer(),
-        Kind.NAME: String(),
-        Kind.LABEL: String(),
-        Kind.TEXT: Text(),
-        Kind.BYTES: AsHex() if database == "mysql" else LargeBinary(),
+        Kind.SMALL: sa.SmallInteger(),
+        Kind.NUMBER: sa.Integer(),
+        Kind.NAME: sa.String(),
+        Kind.LABEL: sa.String(),
+        Kind.TEXT: sa.Text(),
+        Kind.BYTES: AsHex() if database == "mysql" else sa.LargeBinary(),
         Kind.INSTANT: _instant_type(database),
     }
     from_now = FromNow(database, described.now)
     written = [
-        Column(
+        sa.Column(
             column.name,
             types[column.kind] if column.value == GIVEN or column.kind is not Kind.INSTANT else from_now,
             primary_key=column.name in keys,
         )
         for column in WRITTEN
     ]
-    return Table(names.table, MetaData(), *position, *written, schema=names.schema, quote=True, quote_schema=True)
+    return sa.Table(names.table, sa.MetaData(), *position, *written, schema=names.schema, quote=True, quote_schema=True)
 
 
 def _instant_type(database: str) -> TypeEngine[Any]:
     """A point in time as the store gives it."""
     if database == "sqlite":
-        return BigInteger()
-    return DateTime(timezone=True) if database == "postgresql" else DATETIME(fsp=6)
+        return sa.BigInteger()
+    return sa.DateTime(timezone=True) if database == "postgresql" else DATETIME(fsp=6)
 
 
 class FromNow(TypeDecorator[Any]):
     """Bound as microseconds, stored as that much later than the database's clock; nothing stays nothing."""
 
-    impl = BigInteger
+    impl = sa.BigInteger
     cache_ok = True
 
     def __init__(self, database: str, now: str) -> None:
@@ -255,27 +244,27 @@ class FromNow(TypeDecorator[Any]):
         self.now = now
 
     def bind_expression(self, bindparam: Any) -> Any:
-        micros: Any = type_coerce(bindparam, BigInteger())
-        now: Any = literal_column(self.now)
+        micros: Any = sa.type_coerce(bindparam, sa.BigInteger())
+        now: Any = sa.literal_column(self.now)
         if self.database == "postgresql":
-            return now.op("+")(micros.op("*")(literal_column("interval '1 microsecond'")))
+            return now.op("+")(micros.op("*")(sa.literal_column("interval '1 microsecond'")))
         if self.database == "mysql":
-            return func.timestampadd(literal_column("MICROSECOND"), micros, now)
+            return sa.func.timestampadd(sa.literal_column("MICROSECOND"), micros, now)
         return now.op("+")(micros)
 
 
 class AsHex(TypeDecorator[Any]):
     """Bytes as hexadecimal text, which no SQL mode and no character set of the caller's connection can change."""
 
-    impl = LargeBinary
+    impl = sa.LargeBinary
     cache_ok = True
 
     def bind_expression(self, bindparam: Any) -> Any:
-        return func.unhex(type_coerce(bindparam, _Hex()))
+        return sa.func.unhex(sa.type_coerce(bindparam, _Hex()))
 
 
 class _Hex(TypeDecorator[Any]):
-    impl = Text
+    impl = sa.Text
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Any) -> Any:
