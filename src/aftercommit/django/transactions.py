@@ -29,7 +29,13 @@ class AtomicTransaction:
         self._surviving = surviving
         self._observer: Observer | None = None
         self.tx = tx
-        self.observes_commit = _is_observed(connection)
+        # Whether on_commit functions run when the transaction is committed, and only then. A TestCase never commits,
+        # and may run them all the same; with autocommit switched off they run some time later.
+        self.observes_commit = (
+            bool(connection.in_atomic_block)
+            and bool(connection.commit_on_exit)
+            and not any(getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)
+        )
 
     def is_transaction_active(self) -> bool:
         return is_open(self._connection)
@@ -75,18 +81,6 @@ class AtomicTransaction:
 def is_open(connection: BaseDatabaseWrapper) -> bool:
     """In an atomic block, or with autocommit switched off by hand."""
     return bool(connection.in_atomic_block) or not connection.get_autocommit()
-
-
-def _is_observed(connection: BaseDatabaseWrapper) -> bool:
-    """Whether on_commit functions run when the transaction is committed, and only then.
-
-    A TestCase never commits, and may run them all the same; with autocommit switched off they run some time later.
-    """
-    return (
-        bool(connection.in_atomic_block)
-        and bool(connection.commit_on_exit)
-        and not any(getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)
-    )
 
 
 def refuse_no_block(alias: str) -> NotInTransaction:

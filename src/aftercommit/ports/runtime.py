@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from contextvars import Context
 from enum import Enum
-from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from aftercommit.events.outcome import Result
@@ -21,14 +20,8 @@ class Colour(Enum):
     ASYNC = "async"
 
 
-class Monitor(Protocol):
+class Monitor(AbstractContextManager[object, None], Protocol):
     """A mutex with a waiting room. Everything but `wait_for` may be called from any thread."""
-
-    def __enter__(self) -> object: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
 
     def notify(self, count: int = 1) -> None:
         """Wake up to `count` waiters. Call it with the mutex held."""

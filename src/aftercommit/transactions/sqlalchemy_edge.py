@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from itertools import groupby
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import UnboundExecutionError
@@ -24,8 +24,6 @@ from aftercommit.transactions.sqlalchemy_table import Rows
 
 T = TypeVar("T")
 
-_SCOPED: Final = (scoped_session, async_scoped_session)
-
 
 class SqlAlchemyEdge(Rows):
     """Made when the first handle of SQLAlchemy is met."""
@@ -37,7 +35,7 @@ class SqlAlchemyEdge(Rows):
 
     def join(self, handle: Any) -> UnitOfWork | None:
         """The unit of work behind what the caller gave as tx; None when it is nothing of SQLAlchemy's."""
-        if isinstance(handle, _SCOPED):
+        if isinstance(handle, scoped_session | async_scoped_session):
             handle = handle()
         if isinstance(handle, AsyncSession):
             handle = handle.sync_session

@@ -178,11 +178,6 @@ def doubt_commit(connection: Connection) -> None:
         fate.is_committing = False
 
 
-def _begun(fate: Fate, connection: Connection) -> None:
-    """Whatever was before is over."""
-    fate.over(connection, committed=fate.is_committing)
-
-
 def _rolled_back(fate: Fate, connection: Connection) -> None:
     fate.over(connection, committed=False)
 
@@ -194,7 +189,7 @@ def _failed(context: Any) -> None:
 
 
 _OF_A_CONNECTION: Final[Mapping[str, Callable[[Fate, Connection], None]]] = {
-    "begin": _begun,
+    "begin": lambda fate, connection: fate.over(connection, committed=fate.is_committing),  # whatever was before
     "commit": Fate.committing,
     "prepare_twophase": Fate.verify,
     "commit_twophase": Fate.committing,
