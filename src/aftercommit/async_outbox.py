@@ -19,10 +19,9 @@ from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.aio import AsyncioRuntime
-from aftercommit.transactions.dbapi import DbapiTransaction
+from aftercommit.transactions.joined import DbapiTransaction, UnitOfWork
 from aftercommit.transactions.owned import OwnedTransaction
 from aftercommit.transactions.pending import PendingWrite, suppressed
-from aftercommit.transactions.unit import UnitOfWork
 from aftercommit.writing.compose import MISSING, WriteOptions
 from aftercommit.writing.writer import refuse_without_transaction
 

@@ -26,7 +26,7 @@ from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.detect import open_store
-from aftercommit.transactions.dbapi import DbapiTransaction
+from aftercommit.transactions.joined import DbapiTransaction
 from aftercommit.transactions.owned import OwnedTransaction, innermost
 from aftercommit.writing.compose import Composer
 

@@ -20,9 +20,8 @@ from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime, run
-from aftercommit.transactions.dbapi import DbapiTransaction
+from aftercommit.transactions.joined import DbapiTransaction, UnitOfWork
 from aftercommit.transactions.owned import OwnedTransaction
-from aftercommit.transactions.unit import UnitOfWork
 from aftercommit.writing.compose import MISSING, WriteOptions
 from aftercommit.writing.writer import refuse_without_transaction
 

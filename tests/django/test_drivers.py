@@ -43,9 +43,10 @@ def test_errors_of_mysqlclient_are_understood(alias: str, monkeypatch: Any) -> N
     from django.db.backends.mysql import base
 
     from aftercommit.django.databases import vendor_of
+    from aftercommit.django.store import BlockExecutor
 
     other = type("Error", (Exception,), {})
     monkeypatch.setattr(base, "Database", SimpleNamespace(Error=other))
     error = ProgrammingError(1146, "no such table")
     error.__cause__ = other(1146, "no such table")
-    assert vendor_of(alias).block(alias).fault_of(error) is Fault.MISSING_TABLE
+    assert BlockExecutor(alias, vendor_of(alias)).fault_of(error) is Fault.MISSING_TABLE

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aftercommit import NotInTransaction, TransactionEnded
+from aftercommit import NotInTransaction, Outbox, TransactionEnded, UnsupportedTransaction
+from aftercommit.ports import Colour
+from aftercommit.stores.detect import open_store
 from tests.support import World
 from tests.transactions.kit import Deliberate, Fates, free_slots, hot_count, listening, payloads, write_followed
 
@@ -207,6 +211,19 @@ def test_an_inner_transaction_that_was_forgotten_keeps_nobody_waiting(world: Wor
 
 
 # ---------------------------------------------------------------- any tree of blocks
+
+
+def test_a_store_without_savepoints_refuses_the_inner_block_and_keeps_the_outer_one(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'shop.db'}", Colour.BLOCKING)
+    store.capabilities = replace(store.capabilities, has_savepoints=False)
+    with closing(Outbox(store)) as outbox:
+        with outbox.transaction():
+            outbox.write("OrderPlaced", {"order_id": 1})
+            inner = outbox.transaction()
+            with pytest.raises(UnsupportedTransaction, match=r"has no savepoints\s+Fix: one outbox\.transaction\(\)"):
+                inner.__enter__()
+            outbox.write("OrderPlaced", {"order_id": 2})
+        assert outbox.stats().backlog.new == 2
 
 
 @dataclass(frozen=True)

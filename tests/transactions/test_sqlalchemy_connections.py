@@ -91,6 +91,25 @@ def test_the_poller_is_told_of_the_commit_and_again_of_the_return(shop: Shop) ->
     shop.run(scenario)
 
 
+def test_the_poller_is_told_of_each_commit_on_a_connection_that_is_kept(shop: Shop) -> None:
+    async def scenario() -> None:
+        outbox = shop.outbox()
+        await outbox.start()
+        told: list[str] = []
+        edge = plain(outbox)._edge()
+        edge.look_soon, edge.wake = lambda: told.append("soon"), lambda: told.append("now")
+        async with connected(shop) as connection:
+            await write(outbox, connection, "1")
+            await connection.commit()
+            await write(outbox, connection, "2")
+            assert told == ["soon", "now"]
+            await connection.commit()
+            assert told == ["soon", "now", "soon"]
+        assert told == ["soon", "now", "soon", "now"]
+
+    shop.run(scenario)
+
+
 def test_many_rows_are_all_there_or_none(shop: Shop) -> None:
     async def scenario() -> None:
         outbox = shop.outbox(poller_enabled=True, poll_interval="60s")

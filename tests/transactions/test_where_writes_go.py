@@ -381,7 +381,7 @@ def test_a_closed_connection_is_refused(world: World) -> None:
 def test_callbacks_on_a_plain_connection_are_refused(world: World) -> None:
     """TC-076: they could never fire."""
     from aftercommit.stores.sqlite.executor import SqliteTx
-    from aftercommit.transactions.dbapi import DbapiTransaction
+    from aftercommit.transactions.joined import DbapiTransaction
 
     connection = sqlite3.connect(world.path)
     context = DbapiTransaction(connection, SqliteTx(connection))

@@ -54,14 +54,10 @@ class EventAdmin(admin.ModelAdmin):
     def get_queryset(self, request: Any) -> Any:
         return super().get_queryset(request).using(_alias_of(request))
 
-    def has_add_permission(self, request: Any) -> bool:
+    def has_add_permission(self, request: Any, obj: Event | None = None) -> bool:
         return False
 
-    def has_change_permission(self, request: Any, obj: Event | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: Any, obj: Event | None = None) -> bool:
-        return False
+    has_change_permission = has_delete_permission = has_add_permission
 
     def has_view_permission(self, request: Any, obj: Event | None = None) -> bool:
         return self.has_replay_permission(request) or bool(request.user.has_perm("aftercommit.view_event"))

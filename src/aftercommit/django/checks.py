@@ -19,13 +19,12 @@ _HAS_TRANSACTION_MODE: Final = django.VERSION >= (5, 1)
 
 def check_settings(**_: Any) -> list[CheckMessage]:
     """Every outbox of settings.AFTERCOMMIT can be made."""
-    problems = []
     try:
         for alias in aliases():
             outbox_for(alias)
     except OutboxError as error:
-        problems.append(Error(error.message, hint=error.fix, obj="settings.AFTERCOMMIT", id="aftercommit.E001"))
-    return problems
+        return [Error(error.message, hint=error.fix, obj="settings.AFTERCOMMIT", id="aftercommit.E001")]
+    return []
 
 
 def check_transaction_mode(**_: Any) -> list[CheckMessage]:

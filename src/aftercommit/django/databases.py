@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.transaction import atomic
 
-from aftercommit.django.block import BlockExecutor, CursorLink, CursorTx
 from aftercommit.errors import InvalidOption, MissingDriver, UnknownStore
+from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour, Tx
 from aftercommit.stores.sql.execution import Executor, Fault
 from aftercommit.stores.sql.statements import Dialect
@@ -32,9 +35,6 @@ class Vendor(NamedTuple):
     fault_of: Callable[[Exception], Fault]
     #: Whether some of its migrations cannot run in a transaction, and want connections beside Django's.
     migrates_beside: bool = False
-
-    def block(self, alias: str) -> BlockExecutor:
-        return BlockExecutor(alias, self.tx, self.fault_of)
 
 
 def vendor_of(alias: str) -> Vendor:
@@ -164,3 +164,75 @@ def _own_mysql(connection: BaseDatabaseWrapper) -> Executor:
             fix=f'AFTERCOMMIT = {{{connection.alias!r}: {{"target": "mysql://user:password@host/database"}}}}',
         )
     return pymysql_driver.over_connections(lambda: pymysql.connect(**parameters), _POOL_SIZE)
+
+
+# ---------------------------------------------------------------- on Django's connection
+# Through its cursors, so that its logs, wrappers and checks see the statements.
+
+
+class CursorTx:
+    """A Tx over a connection of Django, in whatever transaction it is in."""
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        self._connection = connection
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        with self._connection.cursor() as cursor:
+            cursor.execute(_marked(sql), parameters or None)
+            return int(cursor.rowcount)
+
+    async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
+        """All or none: a row that is refused takes those before it with it."""
+        with atomic(using=self._connection.alias), self._connection.cursor() as cursor:
+            cursor.executemany(_marked(sql), parameters)
+            return int(cursor.rowcount)
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(_marked(sql), parameters or None)
+            return list(cursor.fetchall())
+
+
+@lru_cache(maxsize=128)
+def _marked(sql: str) -> str:
+    """Django's cursors want every parameter as %s; SQLite's statements have question marks for nothing else."""
+    return sql.replace("?", "%s")
+
+
+class CursorLink:
+    """What the MySQL statements need of a connection, whichever driver Django uses."""
+
+    #: In an atomic block it is off, and nothing else comes here.
+    is_autocommit = False
+    is_in_transaction = True
+    is_open = True
+    is_here = True
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        self.raw = connection
+
+    @property
+    def charset(self) -> str:
+        return str(self.raw.connection.character_set_name())
+
+    async def run(self, sql: str, parameters: Any = None) -> QueryResult:
+        with self.raw.cursor() as cursor:
+            cursor.execute(sql, [_without_zone(value) for value in parameters] if parameters else None)
+            rows = list(cursor.fetchall()) if cursor.description else []
+            return QueryResult(rows, cursor.rowcount)
+
+    query = run
+
+    async def ping(self) -> None:
+        """The state is Django's to know."""
+
+    async def close(self) -> None:
+        """It is Django's to close."""
+
+    def drop(self) -> None:
+        """It is Django's to close."""
+
+
+def _without_zone(value: Any) -> Any:
+    """mysqlclient would write the zone, which MariaDB does not read."""
+    return value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value

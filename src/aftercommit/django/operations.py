@@ -8,8 +8,8 @@ from django.db import connections, router
 from django.db.migrations.operations.base import Operation
 
 from aftercommit.django.conf import options_of
-from aftercommit.django.databases import vendor_of
-from aftercommit.django.store import DjangoStore, store_on
+from aftercommit.django.databases import place_of, vendor_of
+from aftercommit.django.store import BlockExecutor, DjangoStore
 from aftercommit.errors import UnknownStore
 from aftercommit.runtime.threads import run
 from aftercommit.stores.sql.store import SqlStore
@@ -34,7 +34,7 @@ class OutboxTables(Operation):
         if not _is_wanted(alias, app_label):
             return
         if schema_editor.collect_sql:  # sqlmigrate
-            for statement in store_on(alias, **_kept(alias)).schema_sql(self.first, self.last).split(";\n"):
+            for statement in _store_on(alias).schema_sql(self.first, self.last).split(";\n"):
                 if statement.strip():
                     schema_editor.execute(statement.strip(), params=None)
         else:
@@ -43,7 +43,7 @@ class OutboxTables(Operation):
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         alias = schema_editor.connection.alias
         if self.first == 1 and _is_wanted(alias, app_label):  # releases before this one work with what is new in it
-            names = store_on(alias, **_kept(alias)).names
+            names = _store_on(alias).names
             for name in names.all:
                 schema_editor.execute(f"DROP TABLE IF EXISTS {names.qualified(name)}", params=None)
 
@@ -56,11 +56,17 @@ async def _upgraded(alias: str) -> None:
         # An index that is built while others write cannot be built in a transaction, and wants connections beside it.
         store: SqlStore = DjangoStore(alias, target=options_of(alias).get("target"), **_kept(alias))
     else:
-        store = store_on(alias, **_kept(alias))
+        store = _store_on(alias)
     try:
         await store.create_schema()
     finally:
         await store.close()
+
+
+def _store_on(alias: str) -> SqlStore:
+    """A store all of whose statements run on Django's connection."""
+    vendor = vendor_of(alias)
+    return SqlStore(BlockExecutor(alias, vendor), vendor.dialect, where=place_of(alias), **_kept(alias))
 
 
 def _is_wanted(alias: str, app_label: str) -> bool:

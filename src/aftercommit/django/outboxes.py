@@ -18,10 +18,10 @@ from django.utils.connection import ConnectionProxy
 from aftercommit.django.conf import options_of
 from aftercommit.django.databases import is_in_memory
 from aftercommit.django.store import DjangoStore
-from aftercommit.django.transactions import AtomicTransaction, is_open, refuse_event_loop, refuse_no_block
+from aftercommit.django.transactions import AtomicTransaction, is_open, refuse_no_block
 from aftercommit.django.workers import BlockRuntime, WorkerRuntime
 from aftercommit.engine import Engine
-from aftercommit.errors import InvalidOption, UnknownStore, UnsupportedTransaction
+from aftercommit.errors import InvalidOption, NotInTransaction, UnknownStore, UnsupportedTransaction
 from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.options import Wiring
 from aftercommit.outbox import Outbox
@@ -60,9 +60,7 @@ class DjangoOutbox(Outbox):
         return atomic(using=self.alias)
 
     def begin(self) -> Any:
-        raise UnsupportedTransaction(
-            "in Django a transaction is an atomic block", fix=f"with transaction.atomic(using={self.alias!r}): …"
-        )
+        return run(self._djangos.executor.begin())  # which says what to use instead
 
     def start(self) -> Self:
         """Start delivering in the background, on connections of the outbox's own."""
@@ -106,26 +104,26 @@ class DjangoOutbox(Outbox):
     def _context(self, tx: Any) -> TxContext:
         """The atomic block of this thread. A connection of Django may be given for clearness."""
         if isinstance(tx, BaseDatabaseWrapper | ConnectionProxy):
-            self._refuse_other(tx.alias)
+            if tx.alias != self.alias:
+                raise UnsupportedTransaction(
+                    f"tx is a connection to the database {tx.alias!r}, this outbox is of {self.alias!r}",
+                    fix=f"outbox_for({tx.alias!r}).write(event)",
+                )
         elif tx is not None:
             return super()._context(tx)
         try:
             _refuse_loop()
         except SynchronousOnlyOperation:
-            raise refuse_event_loop() from None
+            raise NotInTransaction(
+                "write() was called in async code, where Django has no transactions",
+                fix="await sync_to_async(place_order)(…), with transaction.atomic(): … outbox.write(event) inside it",
+            ) from None
         connection = connections[self.alias]
         if not is_open(connection):
             raise refuse_no_block(self.alias)
         return AtomicTransaction(
             connection, self._djangos.vendor.tx(connection), lambda tx, keys: run(self._djangos.surviving(tx, keys))
         )
-
-    def _refuse_other(self, alias: str) -> None:
-        if alias != self.alias:
-            raise UnsupportedTransaction(
-                f"tx is a connection to the database {alias!r}, this outbox is of {self.alias!r}",
-                fix=f"outbox_for({alias!r}).write(event)",
-            )
 
 
 @async_unsafe

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-from django.db import connections
+from django.db import Error, connections
+from django.db.transaction import atomic
 
-from aftercommit.django.block import BlockExecutor
 from aftercommit.django.databases import Vendor, is_in_memory, place_of, vendor_of
-from aftercommit.errors import SchemaMissing, UnknownStore
-from aftercommit.ports import AdoptedTx, Colour, OpenTransaction, Tx
+from aftercommit.errors import SchemaMissing, UnknownStore, UnsupportedTransaction
+from aftercommit.ports import AdoptedTx, Colour, Tx
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.sql.execution import Executor, Fault
 from aftercommit.stores.sql.store import SqlStore
@@ -42,22 +42,51 @@ class DjangoStore(SqlStore):
             raise
 
 
-def store_on(alias: str, **options: Any) -> SqlStore:
-    """A store all of whose statements run on Django's connection, for its migrations."""
-    vendor = vendor_of(alias)
-    return SqlStore(vendor.block(alias), vendor.dialect, where=place_of(alias), **options)
-
-
-class DjangoExecutor:
-    """Asks anew for each statement: in a thread that has an atomic block open, the outbox must not wait for it."""
+class BlockExecutor:
+    """Runs everything on Django's connection of this thread: in its atomic block, else in one of its own."""
 
     colour = Colour.BLOCKING
 
-    def __init__(self, alias: str, vendor: Vendor, target: Any = None) -> None:
+    def __init__(self, alias: str, vendor: Vendor) -> None:
         self._alias = alias
         self._vendor = vendor
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = (), *, writes: bool = True) -> list[Any]:
+        return await self.transact(lambda tx: tx.fetch(sql, parameters))
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        return await self.transact(lambda tx: tx.execute(sql, parameters))
+
+    async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
+        with atomic(using=self._alias):
+            return await work(self._vendor.tx(connections[self._alias]))
+
+    async def begin(self) -> NoReturn:
+        raise UnsupportedTransaction(
+            "in Django a transaction is an atomic block", fix=f"with transaction.atomic(using={self._alias!r}): …"
+        )
+
+    def adopt(self, connection: object) -> AdoptedTx | None:
+        return None
+
+    def fault_of(self, error: Exception) -> Fault:
+        cause = error.__cause__ if isinstance(error, Error) else error  # Django wraps the driver's error
+        return self._vendor.fault_of(cause) if isinstance(cause, Exception) else Fault.OTHER
+
+    async def close(self) -> None:
+        """It is Django's to close."""
+
+    def abandon(self) -> None:
+        """It is Django's to know."""
+
+
+class DjangoExecutor(BlockExecutor):
+    """Asks anew for each statement: in a thread that has an atomic block open, the outbox must not wait for it."""
+
+    def __init__(self, alias: str, vendor: Vendor, target: Any = None) -> None:
+        super().__init__(alias, vendor)
         self._target = target
-        self._block: BlockExecutor = vendor.block(alias)
+        self._block = BlockExecutor(alias, vendor)
         self._own: Executor | None = None
         self._name: object = None
 
@@ -97,14 +126,8 @@ class DjangoExecutor:
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
         return await self._here().transact(work, writes=writes)
 
-    async def begin(self) -> OpenTransaction:
-        return await self._block.begin()  # type: ignore[no-any-return]
-
     def adopt(self, connection: object) -> AdoptedTx | None:
         return None if is_in_memory(connections[self._alias]) else self._own_now().adopt(connection)
-
-    def fault_of(self, error: Exception) -> Fault:
-        return self._block.fault_of(error)
 
     async def close(self) -> None:
         if self._own is not None:

@@ -29,7 +29,13 @@ class AtomicTransaction:
         self._surviving = surviving
         self._observer: Observer | None = None
         self.tx = tx
-        self.observes_commit = _is_observed(connection)
+        # Whether on_commit functions run when the transaction is committed, and only then. A TestCase never commits,
+        # and may run them all the same; with autocommit switched off they run some time later.
+        self.observes_commit = (
+            bool(connection.in_atomic_block)
+            and bool(connection.commit_on_exit)
+            and not any(getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)
+        )
 
     def is_transaction_active(self) -> bool:
         return is_open(self._connection)
@@ -45,33 +51,36 @@ class AtomicTransaction:
 
     def wrote(self, rows: WrittenRows) -> None:
         tx, surviving = self.tx, self._surviving  # the observer must hold nothing that holds it, or it is dropped late
+
+        def look() -> None:
+            keys = rows.keys
+            there = surviving(tx, keys)
+            if gone := [key for key in keys if key not in there]:
+                rows.undone(gone)
+
         observer = self._observed()
         observer.on_commit.append(rows.committed)
         observer.on_rollback.append(rows.rolled_back)
-        observer.look_for(rows, lambda keys: surviving(tx, keys))
+        observer.look = look
 
     def _observed(self) -> Observer:
         if self._observer is None:
-            self._observer = Observer(_watch(self._connection))
-            _put_first(self._connection, self._observer)
+            # The watch of a connection stays for good, before the wrappers that come and go at the end of the list.
+            wrappers = self._connection.execute_wrappers
+            if not wrappers or not isinstance(wrappers[0], Watch):
+                wrappers.insert(0, Watch())
+            self._observer = Observer(wrappers[0])
+            self._connection.on_commit(self._observer)
+            # Before the user's functions, of which one that raises keeps the others from being called; behind our own.
+            functions = self._connection.run_on_commit
+            entry = functions.pop()
+            functions.insert(bisect_left(functions, True, key=lambda each: not isinstance(each[1], Observer)), entry)
         return self._observer
 
 
 def is_open(connection: BaseDatabaseWrapper) -> bool:
     """In an atomic block, or with autocommit switched off by hand."""
     return bool(connection.in_atomic_block) or not connection.get_autocommit()
-
-
-def _is_observed(connection: BaseDatabaseWrapper) -> bool:
-    """Whether on_commit functions run when the transaction is committed, and only then.
-
-    A TestCase never commits, and may run them all the same; with autocommit switched off they run some time later.
-    """
-    return (
-        bool(connection.in_atomic_block)
-        and bool(connection.commit_on_exit)
-        and not any(getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)
-    )
 
 
 def refuse_no_block(alias: str) -> NotInTransaction:
@@ -84,13 +93,6 @@ def refuse_no_block(alias: str) -> NotInTransaction:
     return NotInTransaction(
         f"{problem}, so the event could be saved without your change",
         fix=f"with transaction.atomic({using}): order.save(); outbox.write(event)",
-    )
-
-
-def refuse_event_loop() -> NotInTransaction:
-    return NotInTransaction(
-        "write() was called in async code, where Django has no transactions",
-        fix="await sync_to_async(place_order)(…), with transaction.atomic(): … outbox.write(event) inside it",
     )
 
 
@@ -109,26 +111,16 @@ class Observer:
         self.on_rollback: list[Callback] = []
         self._watch = watch
         self._doubts = watch.doubts
-        self._look: Callback | None = None
+        #: How to find out what has been undone unseen.
+        self.look: Callback | None = None
         #: A forked child drops its copy; the transaction is the parent's.
         self._process = here.token
         self._is_over = False
 
-    def look_for(self, rows: WrittenRows, surviving: Callable[[Sequence[RowKey]], Collection[RowKey]]) -> None:
-        """How to find out what has been undone unseen."""
-
-        def look() -> None:
-            keys = rows.keys
-            there = surviving(keys)
-            if gone := [key for key in keys if key not in there]:
-                rows.undone(gone)
-
-        self._look = look
-
     def __call__(self) -> None:
-        if self._look is not None and self._watch.doubts != self._doubts:
+        if self.look is not None and self._watch.doubts != self._doubts:
             try:
-                self._look()
+                self.look()
             except Exception as error:
                 log.warning("events that may be committed are left until their lease is over: %s", error_text(error))
                 return
@@ -160,20 +152,3 @@ class Watch:
         except BaseException:
             self.doubts += 1
             raise
-
-
-def _watch(connection: BaseDatabaseWrapper) -> Watch:
-    """The one of this connection. It stays for good, before the wrappers that come and go at the end of the list."""
-    wrappers = connection.execute_wrappers
-    if not wrappers or not isinstance(wrappers[0], Watch):
-        wrappers.insert(0, Watch())
-    watch: Watch = wrappers[0]
-    return watch
-
-
-def _put_first(connection: BaseDatabaseWrapper, observer: Observer) -> None:
-    """Before the user's functions, of which one that raises keeps the others from being called; behind our own."""
-    connection.on_commit(observer)
-    functions = connection.run_on_commit
-    entry = functions.pop()
-    functions.insert(bisect_left(functions, True, key=lambda each: not isinstance(each[1], Observer)), entry)

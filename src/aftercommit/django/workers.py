@@ -25,16 +25,9 @@ class WorkerRuntime(ThreadRuntime):
         super().__init__()
         self._is_started = is_started
 
-    async def call(
-        self,
-        function: Callable[..., object],
-        *arguments: object,
-        context: Context,
-        timeout: float | None = None,
-        ended: Callable[[], None] | None = None,
-    ) -> Result:
+    async def call(self, function: Callable[..., Any], *arguments: object, **options: Any) -> Result:
         called = _wrapped(function) if self._is_started() else function
-        return await super().call(called, *arguments, context=context, timeout=timeout, ended=ended)
+        return await super().call(called, *arguments, **options)
 
 
 class BlockRuntime(ThreadRuntime):
@@ -43,14 +36,7 @@ class BlockRuntime(ThreadRuntime):
     Timeouts are not kept: another thread, which could be left behind, would have another connection.
     """
 
-    async def call(
-        self,
-        function: Callable[..., Any],
-        *arguments: object,
-        context: Context,
-        timeout: float | None = None,
-        ended: Callable[[], None] | None = None,
-    ) -> Result:
+    async def call(self, function: Callable[..., Any], *arguments: object, context: Context, **_: Any) -> Result:
         called = async_to_sync(function) if is_async(function) else function
         return await super().call(called, *arguments, context=context)
 

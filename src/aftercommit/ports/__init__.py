@@ -6,9 +6,17 @@ ports are imported from this door.
 
 from __future__ import annotations
 
-from aftercommit.ports.fleet import Membership, Wakeups, WakeupsUnavailable
 from aftercommit.ports.runtime import Colour, Monitor, Runtime, Task
-from aftercommit.ports.store import Capabilities, EventStore, Records, SqlNames, SqlTable
+from aftercommit.ports.store import (
+    Capabilities,
+    EventStore,
+    Membership,
+    Records,
+    SqlNames,
+    SqlTable,
+    Wakeups,
+    WakeupsUnavailable,
+)
 from aftercommit.ports.transactions import AdoptedTx, Callback, OpenTransaction, Tx, TxContext, WrittenRows
 
 __all__ = [

@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from contextvars import Context
 from enum import Enum
-from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from aftercommit.events.outcome import Result
@@ -21,14 +20,8 @@ class Colour(Enum):
     ASYNC = "async"
 
 
-class Monitor(Protocol):
+class Monitor(AbstractContextManager[object, None], Protocol):
     """A mutex with a waiting room. Everything but `wait_for` may be called from any thread."""
-
-    def __enter__(self) -> object: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
 
     def notify(self, count: int = 1) -> None:
         """Wake up to `count` waiters. Call it with the mutex held."""
@@ -38,7 +31,6 @@ class Monitor(Protocol):
 
     async def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
         """The first true value of `predicate`, which is asked with the mutex held; its last value on timeout."""
-        ...
 
 
 class Task(Protocol):
@@ -46,7 +38,6 @@ class Task(Protocol):
 
     async def join(self, timeout: float | None) -> bool:
         """Whether it ended within the time."""
-        ...
 
 
 class Runtime(Protocol):
@@ -60,21 +51,17 @@ class Runtime(Protocol):
 
     def identity(self) -> object:
         """What is running now: an object for the thread, or the task (None outside one)."""
-        ...
 
     def is_here(self) -> bool:
         """Whether this runtime can be awaited from here: always, or on its own loop."""
-        ...
 
     def is_gone(self) -> bool:
         """Whether it can be awaited nowhere any more."""
-        ...
 
     def monitor(self) -> Monitor: ...
 
     def lock(self) -> AbstractContextManager[Any]:
         """A mutex for a few lines that await nothing. From any thread."""
-        ...
 
     def spawn(self, name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> Task: ...
 
@@ -91,14 +78,12 @@ class Runtime(Protocol):
         After `timeout` seconds it comes back Raised(HandlerTimeout): an async function is cancelled; one that goes on
         all the same is left behind, and `ended` is called, from any thread, when it is over at last.
         """
-        ...
 
     def interrupt(self) -> None:
         """Cancel the async functions that run in `call` now; they come back Raised(interrupted=True)."""
 
     async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
         """Run to the end although the caller is cancelled; the cancellation comes afterwards."""
-        ...
 
     async def close(self) -> None:
         """Stop the threads that `call` has started. Functions that still run are left behind."""

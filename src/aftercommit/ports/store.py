@@ -1,4 +1,4 @@
-"""A store of events, as the walk and the façade see it, whatever lies behind it."""
+"""A store of events and the fleet beside it, as the walk and the façade see them, whatever lies behind them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from aftercommit.events.claims import (
     RowKey,
     Settlement,
 )
-from aftercommit.events.order import BlockedKey, Heads, HeadsRequest, KeyClaimRequest, Order
-from aftercommit.ports.fleet import Membership, Wakeups
+from aftercommit.events.order import BlockedKey, FleetView, Heads, HeadsRequest, Instance, KeyClaimRequest, Order
 from aftercommit.ports.runtime import Colour
 from aftercommit.ports.transactions import AdoptedTx, OpenTransaction, Tx
 
@@ -58,12 +57,10 @@ class EventStore(Protocol):
     @property
     def where(self) -> str:
         """The database as people may read of it: no login, no secrets."""
-        ...
 
     @property
     def order(self) -> Order:
         """What this store's table says of the order of its events."""
-        ...
 
     @property
     def records(self) -> Records: ...
@@ -71,24 +68,20 @@ class EventStore(Protocol):
     @property
     def membership(self) -> Membership | None:
         """The fleet; None where every process looks after all partitions."""
-        ...
 
     @property
     def wakeups(self) -> Wakeups | None:
         """A way to wake other processes, a new one for each who asks; None where there is none."""
-        ...
 
     @property
     def sql_table(self) -> SqlTable | None:
         """For libraries that insert rows in their own way; None where they cannot."""
-        ...
 
     # ------------------------------------------------------------ life
 
     @property
     def is_ready(self) -> bool:
         """Whether `open` has succeeded."""
-        ...
 
     async def open(self) -> None:
         """Make sure that the table is there and fits this release. Idempotent."""
@@ -106,12 +99,10 @@ class EventStore(Protocol):
 
     async def begin(self) -> OpenTransaction:
         """A transaction that the user steers, on a connection of the store's."""
-        ...
 
     def adopt(self, handle: object) -> AdoptedTx | None:
         """The transaction of a caller's own connection; None when it is no connection that this store, in its colour,
         can write on."""
-        ...
 
     async def refuse_foreign(self, handle: object, tx: AdoptedTx) -> None:
         """Raise UnsupportedTransaction, with both databases in its text, when an adopted connection leads to another
@@ -122,40 +113,32 @@ class EventStore(Protocol):
 
     async def surviving(self, tx: Tx, keys: Sequence[RowKey]) -> Collection[RowKey]:
         """Which of these rows the open transaction still has."""
-        ...
 
     # ------------------------------------------------------------ delivering
 
     async def claim(self, request: ClaimRequest) -> Claim:
         """Lease up to `limit` rows that are due and free, or whose lease has passed. Raises the epoch of each."""
-        ...
 
     async def heads(self, request: HeadsRequest) -> Heads:
         """Walk the heads of keys without leasing anything, one probe for each, `limit` of them at most. Only where
         order is kept."""
-        ...
 
     async def claim_keys(self, request: KeyClaimRequest) -> Claim:
         """Lease the runs of keys. A row is leased only when every earlier unfinished row of its key is leased by the
         same claim, as the rule says; whatever another transaction has locked ends the run. Raises the epoch of each.
         Only where order is kept."""
-        ...
 
     async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
         """Write outcomes, all or none, and clear the leases. Returns the rows that the fence refused."""
-        ...
 
     async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:
         """Prolong leases from now on. Returns the rows that were renewed."""
-        ...
 
     async def mark_suspect(self, lease: Lease) -> bool:
         """Count one more delivery that begins as a suspect. False when the lease is lost."""
-        ...
 
     def is_row_fault(self, error: Exception) -> bool:
         """Whether a failed `settle` should be tried again row by row (a data error, a lock wait)."""
-        ...
 
 
 class Records(Protocol):
@@ -167,29 +150,79 @@ class Records(Protocol):
 
     async def replay(self, event_id: str, handler_id: str | None) -> int:
         """Make dead rows NEW again: attempts and abandoned at 0, due now, under a new epoch."""
-        ...
 
     async def replay_after(self, where: DeadFilter, position: int, limit: int) -> tuple[int, int | None]:
         """Replay the next dead rows behind a position; how many, and the last position (None: no more)."""
-        ...
 
     async def discard(self, event_id: str, handler_id: str | None, reason: str) -> int:
         """End dead rows as DONE without delivering them."""
-        ...
 
     async def purge(self, older_than: timedelta, *, dead: bool, limit: int) -> int:
         """Delete terminal rows that ended longer ago than that."""
-        ...
 
     async def purge_aged(self, older_than: timedelta, *, limit: int) -> int:
         """Delete the oldest rows whatever their status, as long as they are older than that."""
-        ...
 
     async def backlog(self) -> Backlog: ...
 
     async def blocked(self, limit: int) -> list[BlockedKey]:
         """Keys that have a dead event, each with its first one, in order of position."""
-        ...
+
+
+# ---------------------------------------------------------------- the fleet
+
+
+class Membership(Protocol):
+    """The fleet in the database. All times are the database's; every method is one transaction."""
+
+    async def join(self, instance: Instance) -> None:
+        """Sign on; again is fine."""
+
+    async def beat(self, instance_id: str, lasts: timedelta) -> dict[int, int] | None:
+        """Be heard, and prolong what is owned, from now on, by `lasts`: the partitions that still are this instance's,
+        with their epochs. None when the instance has no row any more and must join again."""
+
+    async def view(self) -> FleetView: ...
+
+    async def take(self, instance_id: str, partitions: dict[int, int], lasts: timedelta) -> dict[int, int]:
+        """Own partitions that nobody owns or whose time is over, where the epoch is still the one that was seen. What
+        was taken, with the new epochs, each raised by one; others may have been faster for the rest."""
+
+    async def give(self, instance_id: str, partitions: dict[int, int]) -> None:
+        """Own these no more, where owner and epoch still stand. Raises the epochs."""
+
+    async def leave(self, instance_id: str) -> None:
+        """Sign off: own nothing, be no member. Again is fine."""
+
+    async def bury(self, silent_for: timedelta, *, but: str) -> list[str]:
+        """Remove members that were silent for longer than that, whatever they own, all but one; who they were."""
+
+    async def lags(self) -> dict[int, timedelta]:
+        """The age of the oldest unfinished event of each partition that has one."""
+
+
+class WakeupsUnavailable(Exception):
+    """No messages can be received here, and why. It stays so; what they would have saved is done by looking."""
+
+
+class Wakeups(Protocol):
+    """Short messages between the processes of a fleet. Any may be lost; they only save waiting."""
+
+    async def send(self, message: str) -> None:
+        """On a connection of its own, never in a caller's transaction."""
+
+    async def receive(self) -> list[str]:
+        """Wait for messages. Nothing, when it was interrupted, and when it has only now begun to listen: what was said
+        before was missed. Raises when the connection is broken, and the next call opens another; WakeupsUnavailable
+        when no call ever will."""
+
+    def interrupt(self) -> None:
+        """Let the `receive` that waits return, or else the next one. From any thread."""
+
+    async def close(self) -> None: ...
+
+    def abandon(self) -> None:
+        """In a forked child: leave the parent's connections alone."""
 
 
 # ---------------------------------------------------------------- for those who insert by themselves
@@ -206,7 +239,6 @@ class SqlNames(Protocol):
 
     def side(self, noun: str) -> str:
         """The table beside it that holds the schema's facts, the instances or the partitions."""
-        ...
 
 
 class SqlTable(Protocol):
@@ -218,58 +250,46 @@ class SqlTable(Protocol):
     @property
     def databases(self) -> tuple[str, ...]:
         """What SQLAlchemy calls the databases that this store is for. The first names their family."""
-        ...
 
     @property
     def now(self) -> str:
         """The database's clock as SQL, in the type of the time columns."""
-        ...
 
     @property
     def isolation_level(self) -> str:
         """A level that has transactions, as SQLAlchemy calls it."""
-        ...
 
     @property
     def has_one_writer(self) -> bool:
         """Whether an open transaction keeps everybody else from writing, and so from making the table."""
-        ...
 
     def lock_keys(self, keys: Sequence[str]) -> tuple[str, dict[str, object]]:
         """Locks keys until the transaction ends: a statement and its parameters, by name. Only where keys are
         serialised."""
-        ...
 
     def values_of(self, event: NewEvent) -> dict[str, object]:
         """The parameters of the store's own INSERT."""
-        ...
 
     def is_autocommit(self, connection: object) -> bool:
         """Whether a driver's connection would save a statement at once, as far as the driver can be asked."""
-        ...
 
     # ------------------------------------------------------------ is it this database?
 
     @property
     def id_sql(self) -> str:
         """The question for the id that tells this database from every other. It fails where there is no table."""
-        ...
 
     @property
     def whose_sql(self) -> str:
         """Asks a connection which database it leads to."""
-        ...
 
     @property
     def knows_itself(self) -> bool:
         """Whether `is_own` can tell by now. Else the store has to be opened first."""
-        ...
 
     def is_own(self, answer: Sequence[Sequence[object]]) -> bool:
         """Whether the rows that `whose_sql` gave are this database's."""
-        ...
 
     def may_be(self, database: str, name: str | None) -> bool:
         """False when an address certainly leads elsewhere: the database as SQLAlchemy calls it, and its name or file
         there. Asks nobody."""
-        ...

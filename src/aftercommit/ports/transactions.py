@@ -13,7 +13,6 @@ class Tx(Protocol):
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
         """The number of rows that it matched."""
-        ...
 
     async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int: ...
 
@@ -29,7 +28,6 @@ class OpenTransaction(Tx, Protocol):
     @property
     def is_open(self) -> bool:
         """Whether the database still has the transaction that was begun."""
-        ...
 
     async def query(self, sql: str, parameters: Any = ()) -> QueryResult: ...
 
@@ -52,12 +50,10 @@ class AdoptedTx(Tx, Protocol):
     @property
     def is_active(self) -> bool:
         """Whether a statement now would be part of a transaction: begun, or begun by the driver before it."""
-        ...
 
     @property
     def is_begun(self) -> bool:
         """Whether the database has an open transaction."""
-        ...
 
 
 Callback = Callable[[], None]

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
-from aftercommit.errors import NotAwaited, NotInTransaction, TransactionEnded
+from aftercommit.errors import NotAwaited, NotInTransaction, TransactionEnded, UnsupportedTransaction
 from aftercommit.events.claims import QueryResult
 from aftercommit.events.redact import error_text
 from aftercommit.ports import Callback, EventStore, OpenTransaction, Runtime, WrittenRows
@@ -131,6 +131,11 @@ class OwnedTransaction:
             root = Root(await self._store.begin(), self._runtime.identity(), here.token)
         else:
             root = outer._intact()
+            if not self._store.capabilities.has_savepoints:
+                raise UnsupportedTransaction(
+                    f"a transaction is open, and {self._store.where} has no savepoints",
+                    fix="one outbox.transaction() around all of the work",
+                )
             root.savepoints += 1
             self._savepoint = f"aftercommit_{root.savepoints}"
             await root.opened.savepoint(self._savepoint)
@@ -166,8 +171,11 @@ class OwnedTransaction:
             await self._undo(root, error)
             raise
         self._end("committed", root)
-        if root.blocks:
-            root.blocks[-1]._absorb(self)
+        if root.blocks:  # a released savepoint is part of what is around it
+            around = root.blocks[-1]
+            around._on_commit += self._on_commit
+            around._on_rollback += self._on_rollback
+            around._written += self._written
         elif self._on_commit:
             run_all(self._on_commit)
 
@@ -177,12 +185,6 @@ class OwnedTransaction:
         for rows in self._written:
             if gone := [key for key in rows.keys if key not in there]:
                 rows.undone(gone)
-
-    def _absorb(self, inner: OwnedTransaction) -> None:
-        """A released savepoint is part of what is around it."""
-        self._on_commit += inner._on_commit
-        self._on_rollback += inner._on_rollback
-        self._written += inner._written
 
     async def _rollback(self) -> None:
         """Roll back, or back to the savepoint. Again is fine."""

@@ -1,69 +1,49 @@
-"""Where SQLAlchemy meets one outbox: sessions and connections are recognised, paired with its database, and joined."""
+"""Where SQLAlchemy meets one outbox: sessions and connections are recognised, paired with its database, and joined.
+On a connection the INSERT runs at once, in the transaction that the caller has begun on it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
+from itertools import groupby
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Table, event, text
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import UnboundExecutionError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.sql import ClauseElement
 
 from aftercommit.errors import NotInTransaction, UnsupportedTransaction
-from aftercommit.events.claims import NewEvent, RowKey
-from aftercommit.ports import Colour, EventStore
-from aftercommit.transactions.sqlalchemy_connection import JoinedConnection
-from aftercommit.transactions.sqlalchemy_database import SameDatabase, is_autocommit, is_driver_autocommit
-from aftercommit.transactions.sqlalchemy_fate import Batch
+from aftercommit.events.claims import NewEvent
+from aftercommit.ports import Callback, Colour, EventStore
+from aftercommit.transactions.joined import UnitOfWork, Unseen
+from aftercommit.transactions.sqlalchemy_fate import follow
 from aftercommit.transactions.sqlalchemy_session import JoinedSession, before_insert, listen_to_sessions
-from aftercommit.transactions.sqlalchemy_table import EventRow, columns_of, event_table, mapped
-from aftercommit.transactions.unit import UnitOfWork
+from aftercommit.transactions.sqlalchemy_table import Rows
 
-_SCOPED: Final = (scoped_session, async_scoped_session)
-_CONNECTIONS: Final = (AsyncConnection, Connection)
+T = TypeVar("T")
 
 
-class SqlAlchemyEdge:
-    """Made when the first handle of SQLAlchemy is met. Implements what sessions and connections need."""
+class SqlAlchemyEdge(Rows):
+    """Made when the first handle of SQLAlchemy is met."""
 
-    def __init__(
-        self, store: EventStore, target: object, wake: Callable[[], None], look_soon: Callable[[], None]
-    ) -> None:
-        described = store.sql_table
-        if described is None:
-            raise UnsupportedTransaction(
-                f"{store!r} is not written to through SQLAlchemy",
-                fix="with outbox.transaction() as tx: outbox.write(event, tx=tx)",
-            )
-        self._described = described
-        self._family = described.databases[0]
-        self.table: Table = event_table(described.names, self._family, described.now)
-        self.kind: type[EventRow] = mapped(self.table)
-        self.wake = wake
-        self.look_soon = look_soon
-        self.locks_keys = store.capabilities.serializes_keys
-        self._store = store
-        self._database = SameDatabase(store, described, _sync_engine(target))
+    def __init__(self, store: EventStore, target: object, wake: Callback, look_soon: Callback) -> None:
+        super().__init__(store, target, wake, look_soon)
         listen_to_sessions()
-        event.listen(self.kind, "before_insert", before_insert(self))
+        event.listen(self.kind, "before_insert", lambda _, *inserted: before_insert(self, *inserted))
 
     def join(self, handle: Any) -> UnitOfWork | None:
         """The unit of work behind what the caller gave as tx; None when it is nothing of SQLAlchemy's."""
-        if isinstance(handle, Session):
-            return self._join_session(handle)
+        if isinstance(handle, scoped_session | async_scoped_session):
+            handle = handle()
         if isinstance(handle, AsyncSession):
-            return self._join_session(handle.sync_session)
-        if isinstance(handle, _SCOPED):
-            return self.join(handle())
-        if isinstance(handle, _CONNECTIONS):
-            return self._join_connection(handle)
-        return None
-
-    def _join_session(self, session: Session) -> JoinedSession:
-        bind = self._bind_of(session)
-        self._refuse_wrong(bind)
-        return JoinedSession(self, session, bind)
+            handle = handle.sync_session
+        if isinstance(handle, Session):
+            bind = self._bind_of(handle)
+            self.refuse_wrong(bind)
+            return JoinedSession(self, handle, bind)
+        return self._join_connection(handle) if isinstance(handle, AsyncConnection | Connection) else None
 
     def _join_connection(self, handle: AsyncConnection | Connection) -> JoinedConnection:
         is_async = isinstance(handle, AsyncConnection)
@@ -72,24 +52,21 @@ class SqlAlchemyEdge:
                 f"tx is a {type(handle).__name__}, and the outbox is {self._store.colour.value}",
                 fix="pass a Connection to Outbox, an AsyncConnection to AsyncOutbox, or a session to either",
             )
-        if isinstance(handle, Connection):
-            self._refuse_wrong(handle)
-            return JoinedConnection(self, self.table, handle)
-        connection = handle.sync_connection
+        connection = handle if isinstance(handle, Connection) else handle.sync_connection
         if connection is None:
             raise NotInTransaction(
                 "the AsyncConnection has not been started, or is closed",
                 fix="async with engine.begin() as connection: await outbox.write(event, tx=connection)",
             )
-        self._refuse_wrong(connection)
-        return JoinedConnection(self, self.table, connection, handle.run_sync)
+        self.refuse_wrong(connection)
+        return JoinedConnection(self, connection, None if isinstance(handle, Connection) else handle.run_sync)
 
     def _bind_of(self, session: Session) -> Engine | Connection:
         """Where the session will insert our rows. Of several engines it is the one that the outbox is on."""
         binds = vars(session).get("binds") or vars(session).get("_Session__binds") or {}
         if binds and self.kind not in binds:
             for bind in dict.fromkeys(binds.values()):
-                if self._database.may_be(bind.engine):
+                if self.may_be(bind.engine):
                     session.bind_mapper(self.kind, bind)
                     break
         try:
@@ -100,52 +77,62 @@ class SqlAlchemyEdge:
                 fix="make it with the engine of the outbox's database: Session(engine)",
             ) from error
 
-    def _refuse_wrong(self, bind: Engine | Connection) -> None:
-        if is_autocommit(bind):
-            level = self._described.isolation_level
+
+class JoinedConnection(Unseen, UnitOfWork):
+    """One write() on a connection. SQLAlchemy tells of a commit before it happens and not after it, so rows are born
+    free; the poller looks soon after, and at once when the connection goes back to its pool."""
+
+    noun, instead = "a SQLAlchemy connection", "use a Session, or outbox.transaction()"
+
+    def __init__(
+        self, rows: Rows, connection: Connection, run_sync: Callable[..., Awaitable[Any]] | None = None
+    ) -> None:
+        """`run_sync` of an AsyncConnection lets what blocks wait on the loop."""
+        transaction = None if connection.closed else connection.get_transaction()
+        if connection.closed or (transaction is not None and not transaction.is_active):
             raise NotInTransaction(
-                "the isolation level is AUTOCOMMIT, so the event would be saved even if your own change fails",
-                fix=f'engine.execution_options(isolation_level="{level}") for what writes events',
+                "the connection is closed, or its transaction has failed and must be rolled back",
+                fix="with engine.begin() as connection: outbox.write(event, tx=connection)",
             )
-        self._database.refuse_other(bind.engine)
+        follow(connection.engine)
+        self._rows = rows
+        self._connection = connection
+        self._run_sync = run_sync
+        self.is_at_once = run_sync is None
 
-    # ------------------------------------------------------------ for sessions and connections
+    def current_connection(self) -> Connection:
+        return self._connection
 
-    def may_open_store(self, session: Session, bind: Engine | Connection) -> bool:
-        """Where writers exclude each other, the driver is asked whether this one has begun."""
-        if not self._described.has_one_writer or not session.in_transaction():
-            return True
-        if bind.dialect.is_async or self._database.has_table:
-            return False
-        raw = session.connection(bind_arguments={"mapper": self.kind}).connection.driver_connection
-        adopted = self._store.adopt(raw)
-        return adopted is not None and not adopted.is_begun
+    def may_open_store(self) -> bool:
+        return not self._connection.in_transaction()
 
-    def batch_of(self, rows: Sequence[NewEvent]) -> Batch:
-        return Batch(self.table, {RowKey(row.event.event_id, row.handler_id): row.event for row in rows})
+    def add(self, rows: Sequence[NewEvent]) -> None:
+        if not self._connection.in_transaction():
+            self._connection.begin()  # which ends the fate of the transaction before it
+        fate = self._rows.fate_at(self._connection)
+        batch = self._rows.batch_of(rows)
+        batch.on_committing.append(self._rows.look_soon)
+        batch.on_commit.append(self._rows.wake)
+        if self._rows.locks_keys:
+            self._rows.lock_keys(self._connection, [row.event.key for row in rows])
+        # Several statements are all or none under a savepoint.
+        with nullcontext() if len(rows) == 1 else self._connection.begin_nested():
+            self._insert([self._rows.columns_of(row) for row in rows])
+        fate.batches[batch] = None
 
-    def columns_of(self, row: NewEvent) -> dict[str, Any]:
-        return columns_of(self._described.values_of(row), self._family)
+    def _insert(self, rows: list[dict[str, Any]]) -> None:
+        """In order. A time that is an expression is part of the statement, so such a row has one of its own."""
+        insert = self._rows.table.insert()
+        for is_alone, group in groupby(rows, key=lambda row: isinstance(row["available_at"], ClauseElement)):
+            if is_alone:
+                for row in group:
+                    self._connection.execute(insert.values(available_at=row.pop("available_at")), row)
+            else:
+                self._connection.execute(insert, list(group))
 
-    def lock_keys(self, connection: Connection, keys: Sequence[str | None]) -> None:
-        """Before their positions are drawn: others that write them wait until this transaction ends."""
-        named = [key for key in keys if key is not None]
-        if named:
-            sql, parameters = self._described.lock_keys(named)
-            connection.execute(text(sql), parameters)
-
-    def check(self, connection: Connection) -> None:
-        """Before the first INSERT of a transaction, where the driver and the database can be asked."""
-        if is_autocommit(connection) or is_driver_autocommit(connection, self._described):
-            raise NotInTransaction(
-                "the driver's connection is in autocommit mode and has no transaction open, so the event would be "
-                "saved even if your own change fails",
-                fix="create_engine(…) without autocommit in connect_args and without a creator that turns it on",
+    def awaiting(self, work: Callable[[], T]) -> Awaitable[T]:
+        if self._run_sync is None:
+            raise UnsupportedTransaction(
+                "a blocking SQLAlchemy connection would stop the event loop", fix="pass an AsyncConnection"
             )
-        self._database.check(connection)
-
-
-def _sync_engine(target: object) -> Engine | None:
-    if isinstance(target, AsyncEngine):
-        return target.sync_engine
-    return target if isinstance(target, Engine) else None
+        return self._run_sync(lambda _: work())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -27,17 +28,17 @@ _CHUNK: Final = 500
 _dropped: Final[deque[Callback]] = deque()
 
 
+@dataclass(slots=True, eq=False)
 class Batch:
     """The rows of one write(), until their transaction has ended."""
 
-    def __init__(self, table: Table, rows: dict[RowKey, EventEnvelope]) -> None:
-        self.table = table
-        #: Those that are still to be committed.
-        self.rows = rows
-        self.on_committing: list[Callback] = []
-        self.on_commit: list[Callback] = []
-        self.on_rollback: list[Callback] = []
-        self.on_lost: list[Callable[[Collection[RowKey]], None]] = []
+    table: Table
+    #: Those that are still to be committed.
+    rows: dict[RowKey, EventEnvelope]
+    on_committing: list[Callback] = field(default_factory=list)
+    on_commit: list[Callback] = field(default_factory=list)
+    on_rollback: list[Callback] = field(default_factory=list)
+    on_lost: list[Callable[[Collection[RowKey]], None]] = field(default_factory=list)
 
     def lose(self, keys: Iterable[RowKey]) -> list[str]:
         """Some rows will not be committed; how they are called."""
@@ -46,10 +47,6 @@ class Batch:
         for lost in self.on_lost if gone else ():
             lost(gone)
         return named
-
-    def named(self) -> list[str]:
-        """How its rows are called in a warning."""
-        return [_name(written) for written in self.rows.values()]
 
     def end(self, *, committed: bool) -> None:
         callbacks = self.on_commit if committed else self.on_rollback
@@ -62,6 +59,7 @@ class Batch:
 
 
 def _name(written: EventEnvelope) -> str:
+    """How it is called in a warning."""
     return f"{written.event_type} {written.event_id}"
 
 
@@ -71,17 +69,17 @@ def return_dropped() -> None:
         _dropped.popleft()()
 
 
+@dataclass(slots=True, eq=False)
 class Fate:
     """The rows that the open transaction of a connection has, and what is known about its end."""
 
-    def __init__(self) -> None:
-        #: In order; a dict serves as the set.
-        self.batches: dict[Batch, None] = {}
-        #: Told of rows that a rollback took.
-        self.on_rolled_back: list[Callable[[list[str]], None]] = []
-        #: A statement has failed or a savepoint was rolled back: perhaps not every row is still there.
-        self.is_doubtful = False
-        self.is_committing = False
+    #: In order; a dict serves as the set.
+    batches: dict[Batch, None] = field(default_factory=dict)
+    #: Told of rows that a rollback took.
+    on_rolled_back: list[Callable[[list[str]], None]] = field(default_factory=list)
+    #: A statement has failed or a savepoint was rolled back: perhaps not every row is still there.
+    is_doubtful: bool = False
+    is_committing: bool = False
 
     def committing(self, connection: Connection) -> None:
         self.verify(connection)
@@ -95,16 +93,21 @@ class Fate:
         if self.is_doubtful:
             self.is_doubtful = False
             for table in {batch.table for batch in self.batches}:
-                self._look_for(connection, [batch for batch in self.batches if batch.table is table])
+                batches = [batch for batch in self.batches if batch.table is table]
+                there = _surviving(connection, table, [key for batch in batches for key in batch.rows])
+                for batch in batches:
+                    batch.lose([key for key in batch.rows if key not in there])
 
-    def _look_for(self, connection: Connection, batches: Sequence[Batch]) -> None:
-        there = _surviving(connection, batches[0].table, [key for batch in batches for key in batch.rows])
-        for batch in batches:
-            batch.lose([key for key in batch.rows if key not in there])
+    def doubt(self, _: Connection) -> None:
+        self.is_doubtful = True
+
+    def over(self, connection: Connection, *, committed: bool) -> None:
+        del connection.info[KEY]
+        self.end(committed=committed)
 
     def end(self, *, committed: bool) -> None:
         if not committed:
-            named = [name for batch in self.batches for name in batch.named()]
+            named = [_name(written) for batch in self.batches for written in batch.rows.values()]
             for tell in self.on_rolled_back:
                 tell(named)
         for batch in self.batches:
@@ -137,16 +140,20 @@ def follow(engine: Engine) -> None:
     if engine in _followed:
         return
     _followed.add(engine)
-    event.listen(engine, "begin", _begun, insert=True)
-    event.listen(engine, "commit", _committing, insert=True)
-    event.listen(engine, "prepare_twophase", lambda connection, *_: _preparing(connection), insert=True)
-    event.listen(engine, "commit_twophase", lambda connection, *_: _committing(connection), insert=True)
-    event.listen(engine, "rollback", _rolled_back, insert=True)
-    event.listen(engine, "rollback_twophase", lambda connection, *_: _rolled_back(connection), insert=True)
-    event.listen(engine, "rollback_savepoint", lambda connection, *_: _doubted(connection), insert=True)
+    for name, act in _OF_A_CONNECTION.items():
+        event.listen(engine, name, _heard(act), insert=True)
     event.listen(engine, "handle_error", _failed, insert=True)
     event.listen(engine, "reset", _reset, insert=True)
     event.listen(engine, "checkin", _given_back, insert=True)
+
+
+def _heard(act: Callable[[Fate, Connection], None]) -> Callable[..., None]:
+    def listener(connection: Connection, *_: Any) -> None:
+        fate = fate_of(connection)
+        if fate is not None:
+            act(fate, connection)
+
+    return listener
 
 
 def fate_of(connection: Connection) -> Fate | None:
@@ -161,54 +168,7 @@ def look(connection: Connection) -> None:
     """Whether its transaction is committed by now. One whose commit failed stays on until it is rolled back."""
     fate = fate_of(connection)
     if fate is not None and fate.is_committing and connection.get_transaction() is None:
-        del connection.info[KEY]
-        fate.end(committed=True)
-
-
-def _begun(connection: Connection) -> None:
-    """Whatever was before is over."""
-    fate = fate_of(connection)
-    if fate is not None:
-        del connection.info[KEY]
-        fate.end(committed=fate.is_committing)
-
-
-def _committing(connection: Connection) -> None:
-    fate = fate_of(connection)
-    if fate is not None:
-        fate.committing(connection)
-
-
-def _preparing(connection: Connection) -> None:
-    fate = fate_of(connection)
-    if fate is not None:
-        fate.verify(connection)
-
-
-def _rolled_back(connection: Connection) -> None:
-    fate = fate_of(connection)
-    if fate is not None:
-        del connection.info[KEY]
-        fate.end(committed=False)
-
-
-def _doubted(connection: Connection) -> None:
-    fate = fate_of(connection)
-    if fate is not None:
-        fate.is_doubtful = True
-
-
-def _failed(context: Any) -> None:
-    """A lost connection has taken its transaction with it, unless that was in the middle of its commit."""
-    connection = context.connection
-    fate = None if connection is None else fate_of(connection)
-    if fate is None:
-        return
-    if context.is_disconnect:
-        del connection.info[KEY]
-        fate.end(committed=False)
-    else:
-        fate.is_doubtful = True
+        fate.over(connection, committed=True)
 
 
 def doubt_commit(connection: Connection) -> None:
@@ -216,6 +176,27 @@ def doubt_commit(connection: Connection) -> None:
     fate = fate_of(connection)
     if fate is not None:
         fate.is_committing = False
+
+
+def _rolled_back(fate: Fate, connection: Connection) -> None:
+    fate.over(connection, committed=False)
+
+
+def _failed(context: Any) -> None:
+    """A lost connection has taken its transaction with it, unless that was in the middle of its commit."""
+    if context.connection is not None:
+        _heard(_rolled_back if context.is_disconnect else Fate.doubt)(context.connection)
+
+
+_OF_A_CONNECTION: Final[Mapping[str, Callable[[Fate, Connection], None]]] = {
+    "begin": lambda fate, connection: fate.over(connection, committed=fate.is_committing),  # whatever was before
+    "commit": Fate.committing,
+    "prepare_twophase": Fate.verify,
+    "commit_twophase": Fate.committing,
+    "rollback": _rolled_back,
+    "rollback_twophase": _rolled_back,
+    "rollback_savepoint": Fate.doubt,
+}
 
 
 def _reset(_: Any, record: Any, state: Any) -> None:

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Engine, event
-from sqlalchemy.orm import Mapper, Session, SessionTransaction, object_session
+from sqlalchemy.orm import Session, SessionTransaction, object_session
 
 from aftercommit.errors import NotInTransaction, UnsupportedTransaction
 from aftercommit.events.claims import NewEvent, RowKey
 from aftercommit.ports import Callback, WrittenRows
-from aftercommit.transactions.sqlalchemy_fate import (
-    KEY,
-    Batch,
-    Fate,
-    doubt_commit,
-    fate_of,
-    follow,
-    look,
-    return_dropped,
-)
-from aftercommit.transactions.sqlalchemy_table import EventRow
-from aftercommit.transactions.unit import UnitOfWork
+from aftercommit.transactions.joined import UnitOfWork
+from aftercommit.transactions.sqlalchemy_fate import KEY, Batch, doubt_commit, follow, look, return_dropped
+from aftercommit.transactions.sqlalchemy_table import EventRow, Rows
 
 log = logging.getLogger("aftercommit.transactions")
 
@@ -32,39 +25,22 @@ T = TypeVar("T")
 _SESSION_FIX: Final = "session.commit() before session.close() or session.expunge_all()"
 
 
-class Rows(Protocol):
-    """What a session needs of an outbox."""
-
-    kind: type[EventRow]
-
-    def may_open_store(self, session: Session, bind: Engine | Connection) -> bool:
-        """Whether another connection can still make the table."""
-        ...
-
-    def batch_of(self, rows: Sequence[NewEvent]) -> Batch: ...
-
-    def columns_of(self, row: NewEvent) -> dict[str, Any]: ...
-
-    def check(self, connection: Connection) -> None:
-        """Before the first INSERT of a transaction: it is one, and in the outbox's own database."""
-
-    #: Whether transactions that write the same key wait for each other.
-    locks_keys: bool
-
-    def lock_keys(self, connection: Connection, keys: Sequence[str | None]) -> None: ...
-
-    def wake(self) -> None: ...
-
-    def look_soon(self) -> None: ...
-
-
 class JoinedSession(UnitOfWork):
     """One write() on a session. Its commit is observed, unless it is part of a transaction that others steer."""
 
     is_at_once = True
 
     def __init__(self, rows: Rows, session: Session, bind: Engine | Connection) -> None:
-        _refuse_without_transaction(session)
+        if not session.is_active:
+            raise NotInTransaction(
+                "the session's transaction has failed and must be rolled back, so the event could not be saved",
+                fix="session.rollback(), then do its work again",
+            )
+        if not session.autobegin and not session.in_transaction():
+            raise NotInTransaction(
+                "the session was made with autobegin=False and has not begun a transaction",
+                fix="with session.begin(): outbox.write(event, tx=session)",
+            )
         follow(bind.engine)
         self._rows = rows
         self._session = session
@@ -117,69 +93,45 @@ class JoinedSession(UnitOfWork):
         return self._batch
 
 
-def _refuse_without_transaction(session: Session) -> None:
-    if not session.is_active:
-        raise NotInTransaction(
-            "the session's transaction has failed and must be rolled back, so the event could not be saved",
-            fix="session.rollback(), then do its work again",
-        )
-    if not session.autobegin and not session.in_transaction():
-        raise NotInTransaction(
-            "the session was made with autobegin=False and has not begun a transaction",
-            fix="with session.begin(): outbox.write(event, tx=session)",
-        )
-
-
 # ---------------------------------------------------------------- what the session tells
 
 
+@dataclass(slots=True, eq=False)
 class Trail:
     """Where the rows of a session are, and where they went."""
 
-    def __init__(self) -> None:
-        #: Kept alive: a session that is emptied lets go of a row before it can tell of it.
-        self.pending: set[EventRow] = set()
-        self.connections: list[Connection] = []
-        self.lost: list[str] = []
+    #: Kept alive: a session that is emptied lets go of a row before it can tell of it.
+    pending: set[EventRow] = field(default_factory=set)
+    connections: list[Connection] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
 
 
-_installed: Final[list[bool]] = []
-
-
+@cache
 def listen_to_sessions() -> None:
     """Once for all of them: to listen to each would be dearer than the rows."""
-    if not _installed:
-        _installed.append(True)
-        event.listen(Session, "after_commit", _after_commit, insert=True)
-        event.listen(Session, "after_rollback", _after_rollback, insert=True)
-        event.listen(Session, "after_transaction_end", _after_end, insert=True)
-        event.listen(Session, "pending_to_transient", _forgotten, insert=True)
+    event.listen(Session, "after_commit", _after_commit, insert=True)
+    event.listen(Session, "after_rollback", _after_rollback, insert=True)
+    event.listen(Session, "after_transaction_end", _after_end, insert=True)
+    event.listen(Session, "pending_to_transient", _forgotten, insert=True)
 
 
-def before_insert(rows: Rows) -> Callable[[Mapper[Any], Connection, EventRow], None]:
+def before_insert(rows: Rows, connection: Connection, row: EventRow) -> None:
     """From here on the row shares the fate of the connection's transaction."""
-
-    def inserting(_: Mapper[Any], connection: Connection, row: EventRow) -> None:
-        fate = fate_of(connection)
-        if fate is None:
-            rows.check(connection)
-            fate = connection.info[KEY] = Fate()
-        session = object_session(row)
-        if session is not None:
-            _follow_trail(session, connection, row, fate)
-        fate.batches[row.batch] = None
-        if rows.locks_keys and session is not None and not row.is_locked:
-            _lock_all(rows, session, connection)
-
-    return inserting
-
-
-def _lock_all(rows: Rows, session: Session, connection: Connection) -> None:
-    """The keys of one flush at once, so that they are locked in one order."""
-    flushed = [each for each in session.new if isinstance(each, rows.kind) and not each.is_locked]
-    rows.lock_keys(connection, [each.event_key for each in flushed])
-    for each in flushed:
-        each.is_locked = True
+    fate = rows.fate_at(connection)
+    session = object_session(row)
+    if session is not None:
+        trail = _trail_of(session)
+        trail.pending.discard(row)
+        if connection not in trail.connections:
+            trail.connections.append(connection)
+            fate.on_rolled_back.append(trail.lost.extend)
+    fate.batches[row.batch] = None
+    if rows.locks_keys and session is not None and not row.is_locked:
+        # The keys of one flush at once, so that they are locked in one order.
+        flushed = [each for each in session.new if isinstance(each, rows.kind) and not each.is_locked]
+        rows.lock_keys(connection, [each.event_key for each in flushed])
+        for each in flushed:
+            each.is_locked = True
 
 
 def _trail_of(session: Session) -> Trail:
@@ -187,14 +139,6 @@ def _trail_of(session: Session) -> Trail:
     if trail is None:
         trail = session.info[KEY] = Trail()
     return trail
-
-
-def _follow_trail(session: Session, connection: Connection, row: EventRow, fate: Fate) -> None:
-    trail = _trail_of(session)
-    trail.pending.discard(row)
-    if connection not in trail.connections:
-        trail.connections.append(connection)
-        fate.on_rolled_back.append(trail.lost.extend)
 
 
 def _after_commit(session: Session) -> None:

@@ -33,7 +33,6 @@ class HotPath(Protocol):
 
     def reserve(self, events: Sequence[EventEnvelope]) -> list[bool]:
         """For each event, which somebody in this process receives, whether a hot slot waits for it."""
-        ...
 
     def fill(self, claimed: Sequence[Claimed]) -> None: ...
 
@@ -130,7 +129,10 @@ class OutboxWriter:
             try:
                 receivers = self._rows_of(event)
             except Exception as error:
-                receivers = self._unknown(event, error)
+                # A predicate or registry of the user's has failed. It is asked again when the row is delivered.
+                receivers = ()
+                if self._meter.may_say("rows_of"):
+                    log.warning("who receives %r is left to its delivery: %s", event, error_text(error))
             wanted.append((event, receivers, partition_of(event.event_id if event.key is None else event.key)))
         path, deadline = self._hot_path, 0.0
         slots: Iterator[bool] = iter(())
@@ -144,12 +146,6 @@ class OutboxWriter:
                 is_hot = len(receivers) > 0 and next(slots, False)
                 rows.append(NewEvent(event, partition, owner if is_hot else None, lock_timeout, handler_id))
         return Written(rows, deadline, path, self._hook)
-
-    def _unknown(self, event: EventEnvelope, error: Exception) -> Sequence[str]:
-        """A predicate or registry of the user's has failed. It is asked again when the row is delivered."""
-        if self._meter.may_say("rows_of"):
-            log.warning("who receives %r is left to its delivery: %s", event, error_text(error))
-        return ()
 
     def _follow(self, written: Written, context: TxContext) -> None:
         """Let the batch hear of the end of its transaction, when anybody would listen."""
