@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aftercommit.events.order import FleetView, Holder, Member
-from aftercommit.ordering.shares import Plan, living, plan, target_of
+from aftercommit.ordering.fleet import Plan, living, plan, target_of
 
 STALE = timedelta(seconds=30)
 
