@@ -13,7 +13,7 @@ import time
 from typing import Any, Final
 
 from aftercommit import AsyncOutbox, Cluster, Outbox
-from aftercommit.events.order import PARTITION_COUNT
+from aftercommit.events.claims import PARTITION_COUNT
 from bench.servers import drivers
 from bench.servers.drivers import Driver
 from bench.servers.places import Postgres

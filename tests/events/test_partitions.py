@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aftercommit.events.order import HASH_NAME, PARTITION_COUNT, partition_of
+from aftercommit.events.claims import HASH_NAME, PARTITION_COUNT, partition_of
 
 #: Key, murmur3_x86_32 with seed 0, partition.
 TABLE = [

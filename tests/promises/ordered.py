@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from aftercommit import Outbox
-from aftercommit.events.order import ALL_PARTITIONS, Cluster
+from aftercommit.events.claims import ALL_PARTITIONS
+from aftercommit.events.order import Cluster
 from tests.promises.effects import Effects, first_effects
 from tests.promises.harness import Fleet, Process
 from tests.promises.waiting import pause, until

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aftercommit.events.order import partition_of
+from aftercommit.events.claims import partition_of
 from tests.promises.ordered import CALM, Member, OrderedFleet
 from tests.promises.waiting import until
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from aftercommit.events.order import PARTITION_COUNT
+from aftercommit.events.claims import PARTITION_COUNT
 from tests.promises.harness import Process
 from tests.promises.ordered import BUSY, Member, OrderedFleet
 

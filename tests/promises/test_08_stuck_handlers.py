@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from aftercommit.events.order import partition_of
+from aftercommit.events.claims import partition_of
 from tests.promises.key_listener import ASYNC, type_of
 from tests.promises.ordered import CALM, OrderedFleet
 from tests.promises.waiting import until

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from aftercommit import Outbox
 from aftercommit.errors import InvalidOption, OutboxError, SchemaMismatch, SchemaMissing
-from aftercommit.events.order import HASH_NAME, PARTITION_COUNT
+from aftercommit.events.claims import HASH_NAME, PARTITION_COUNT
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.sql.identifiers import TableNames, checked_name

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from aftercommit.events.order import ALL_PARTITIONS, OrderKey
+from aftercommit.events.claims import ALL_PARTITIONS
+from aftercommit.events.order import OrderKey
 from aftercommit.ports import Runtime
 
 _NOTHING: Final[frozenset[int]] = frozenset()

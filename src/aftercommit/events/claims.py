@@ -7,11 +7,21 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
+import mmh3
 import msgspec
 
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.order import OrderKey
 from aftercommit.events.outcome import Outcome
+
+#: Fixed for ever: rows carry the number of their partition.
+PARTITION_COUNT: Final = 256
+
+#: What a lone instance owns.
+ALL_PARTITIONS: Final = frozenset(range(PARTITION_COUNT))
+
+#: Kept in the schema table; a process with another hash must not share the table.
+HASH_NAME: Final = "murmur3_x86_32"
 
 #: The part of a lease that its holder may use. The rest covers what the two clocks and the network may differ by.
 USABLE: Final = 0.8
@@ -103,6 +113,17 @@ class Settlement(msgspec.Struct, frozen=True):
 
     lease: Lease
     outcome: Outcome
+
+
+def partition_of(key: str) -> int:
+    """murmur3 of the key's UTF-8, seed 0, without its sign bit, modulo 256."""
+    return (mmh3.hash(key.encode(), 0, signed=False) & 0x7FFFFFFF) % PARTITION_COUNT
+
+
+def order_key_of(event: EventEnvelope) -> OrderKey:
+    """What an event is kept in order with; without a key, with nothing but itself."""
+    key = event.event_id if event.key is None else event.key
+    return OrderKey(partition_of(key), key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,18 +9,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final, NamedTuple
 
-import mmh3
 import msgspec
-
-from aftercommit.events.envelope import EventEnvelope
-
-PARTITION_COUNT: Final = 256
-
-#: What a lone instance owns.
-ALL_PARTITIONS: Final = frozenset(range(PARTITION_COUNT))
-
-#: Kept in the schema table; a process with another hash must not share the table.
-HASH_NAME: Final = "murmur3_x86_32"
 
 
 class OrderKey(NamedTuple):
@@ -28,17 +17,6 @@ class OrderKey(NamedTuple):
 
     partition: int
     key: str
-
-
-def partition_of(key: str) -> int:
-    """murmur3 of the key's UTF-8, seed 0, without its sign bit, modulo 256. Fixed for ever: rows carry the number."""
-    return (mmh3.hash(key.encode(), 0, signed=False) & 0x7FFFFFFF) % PARTITION_COUNT
-
-
-def order_key_of(event: EventEnvelope) -> OrderKey:
-    """What an event is kept in order with; without a key, with nothing but itself."""
-    key = event.event_id if event.key is None else event.key
-    return OrderKey(partition_of(key), key)
 
 
 class KeyRule(msgspec.Struct, frozen=True):

@@ -10,8 +10,8 @@ from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import EVERYWHERE, Agenda
 from aftercommit.delivery.ownership import Change, Ownership
 from aftercommit.delivery.worker import OutboxDispatcher
-from aftercommit.events.claims import deadline_of
-from aftercommit.events.order import PARTITION_COUNT, Cluster, ClusterMember, FleetView, Instance
+from aftercommit.events.claims import PARTITION_COUNT, deadline_of
+from aftercommit.events.order import Cluster, ClusterMember, FleetView, Instance
 from aftercommit.events.redact import error_text
 from aftercommit.ordering.shares import living, plan
 from aftercommit.ordering.wakeups import Announcer

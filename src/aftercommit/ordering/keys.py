@@ -11,9 +11,9 @@ from aftercommit.delivery.agenda import Agenda
 from aftercommit.delivery.outcomes import rule_of
 from aftercommit.delivery.ownership import Ownership
 from aftercommit.delivery.worker import OutboxDispatcher
-from aftercommit.events.claims import Claim, deadline_of
+from aftercommit.events.claims import Claim, deadline_of, order_key_of
 from aftercommit.events.envelope import EventEnvelope
-from aftercommit.events.order import Head, HeadsRequest, HeadState, KeyClaimRequest, OrderKey, order_key_of
+from aftercommit.events.order import Head, HeadsRequest, HeadState, KeyClaimRequest, OrderKey
 from aftercommit.handlers.routing import Router
 from aftercommit.meter import Meter
 from aftercommit.ordering.sweep import Sweep

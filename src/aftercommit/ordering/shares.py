@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from aftercommit.events.order import PARTITION_COUNT, FleetView, Holder
+from aftercommit.events.claims import PARTITION_COUNT
+from aftercommit.events.order import FleetView, Holder
 
 
 class Plan(NamedTuple):

@@ -10,9 +10,8 @@ from inspect import isawaitable, iscoroutine
 from typing import Final, Protocol
 
 from aftercommit.errors import InvalidOption, NotInTransaction
-from aftercommit.events.claims import Claimed, Lease, NewEvent, RowKey, deadline_of
+from aftercommit.events.claims import Claimed, Lease, NewEvent, RowKey, deadline_of, partition_of
 from aftercommit.events.envelope import EventEnvelope
-from aftercommit.events.order import partition_of
 from aftercommit.events.redact import error_text
 from aftercommit.hooks import WriterHook
 from aftercommit.meter import Meter

@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from aftercommit.errors import SchemaMismatch
-from aftercommit.events.order import PARTITION_COUNT, FleetView, Holder, Instance, Member
+from aftercommit.events.claims import PARTITION_COUNT
+from aftercommit.events.order import FleetView, Holder, Instance, Member
 from aftercommit.ports import Tx
 from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.rows import Times, as_group, to_micros

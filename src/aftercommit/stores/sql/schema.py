@@ -9,7 +9,8 @@ from typing import Final
 from uuid import uuid4
 
 from aftercommit.errors import SchemaMismatch
-from aftercommit.events.order import HASH_NAME, PARTITION_COUNT, UNORDERED, Order
+from aftercommit.events.claims import HASH_NAME, PARTITION_COUNT
+from aftercommit.events.order import UNORDERED, Order
 from aftercommit.ports import Tx
 from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.faults import missing
