@@ -24,7 +24,6 @@ class Laned(Protocol):
     @property
     def order_key(self) -> OrderKey | None:
         """What it is kept in order with; None: with nothing."""
-        ...
 
 
 T = TypeVar("T", bound=Laned)

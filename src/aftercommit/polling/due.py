@@ -27,7 +27,6 @@ class Look(Protocol):
 
     async def claim(self, limit: int) -> Found:
         """Lease up to `limit` rows for this process."""
-        ...
 
 
 class LookByTime:

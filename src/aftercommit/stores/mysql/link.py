@@ -45,11 +45,9 @@ class Link(Protocol):
 
     async def run(self, sql: str, parameters: Any = None) -> QueryResult:
         """One of our statements: rows are tuples, whatever cursors the connection was given."""
-        ...
 
     async def query(self, sql: str, parameters: Any = None) -> QueryResult:
         """One of the user's."""
-        ...
 
     async def ping(self) -> None:
         """Hear the state anew: an error does not bring it, and some errors end the transaction."""

@@ -150,7 +150,6 @@ class Pool(Protocol):
 
     async def apart(self) -> Link:
         """A new connection that is not counted and never given back."""
-        ...
 
     async def check(self) -> None:
         """A connection was found dead: look whether idle ones are, too."""
@@ -173,22 +172,18 @@ class ListeningConnection(Protocol):
     @property
     def is_here(self) -> bool:
         """Whether it can be used from here; under asyncio it belongs to a loop."""
-        ...
 
     async def is_direct(self) -> bool:
         """Whether the server is reached without a pooler, which would lend the session to others. Raises when the
         server does not answer soon."""
-        ...
 
     async def listen(self, channel: str) -> None: ...
 
     async def wait(self, seconds: float) -> bool:
         """Until something comes in, or `wake` is called. False when the time is over."""
-        ...
 
     def take(self) -> list[str]:
         """What has been heard since. Raises when the connection is broken."""
-        ...
 
     def wake(self) -> None: ...
 

@@ -66,7 +66,6 @@ class Turn(Protocol):
 
     def call(self) -> bool:
         """From any thread. False when whoever waited cannot hear it any more."""
-        ...
 
 
 class ThreadTurn:

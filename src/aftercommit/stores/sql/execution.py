@@ -94,26 +94,21 @@ class Executor(Protocol):
 
     async def fetch(self, sql: str, parameters: Sequence[object] = (), *, writes: bool = True) -> list[Any]:
         """Run one statement in a transaction of its own; its rows."""
-        ...
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
         """Run one statement in a transaction of its own; how many rows it matched."""
-        ...
 
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, writes: bool = True) -> T:
         """Run `work` in a transaction of its own and commit it; again from its start after a conflict. `work` awaits
         nothing but the Tx that it gets."""
-        ...
 
     async def begin(self) -> OpenTransaction: ...
 
     def adopt(self, connection: object) -> AdoptedTx | None:
         """A Tx over a caller's own connection; None when this driver does not know it."""
-        ...
 
     def fault_of(self, error: Exception) -> Fault:
         """What a driver's error means."""
-        ...
 
     async def close(self) -> None: ...
 
