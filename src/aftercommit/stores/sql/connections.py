@@ -102,7 +102,8 @@ class Pool(Generic[P]):
         self._fix = fix
         #: Whether one that is lent will never come back.
         self._is_lost = is_lost
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler or a finalizer may come here while its own thread is inside.
+        self._lock = threading.RLock()
         self._idle: list[P] = []
         #: What is lent since the last close().
         self._lent: set[P] = set()
@@ -138,13 +139,13 @@ class Pool(Generic[P]):
         with self._lock:
             if turn in self._called:
                 return self._called.pop(turn)
-            if turn in self._line:  # a fork has forgotten it
+            if turn in self._line:  # unless this is a forked child, which has forgotten it
                 self._line.remove(turn)
             return None
 
     def _has_lost(self) -> bool:
         """Under the lock: make room of those that will never come back."""
-        lost = {one for one in self._lent if self._is_lost(one)}
+        lost = {one for one in list(self._lent) if self._is_lost(one)}
         self._lent -= lost
         return bool(lost)
 
@@ -185,7 +186,7 @@ class Pool(Generic[P]):
 
     def abandon(self) -> None:
         """In a forked child: leave the parent's connections alone. Its threads may hold the lock, or stand in line."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         abandoned.extend((*self._idle, *self._lent))
         self._idle, self._lent, self._line, self._called = [], set(), deque(), {}
 
@@ -216,14 +217,19 @@ class Lender(Protocol):
     def abandon(self) -> None: ...
 
 
-def pool_of_blocking(link: Callable[[], Link], colour: Colour, name: str) -> Pool[Link]:
-    """For a driver that blocks. Under asyncio each link lives on a thread, which is named after `name`."""
+def pools_of_blocking(link: Callable[[], Link], colour: Colour, name: str) -> tuple[Pool[Link], Pool[Link]]:
+    """For a driver that blocks: one for the store, one for users. Under asyncio each link lives on a thread, which is
+    named after `name`."""
     if colour is Colour.BLOCKING:
-        return Pool(link)
+        return Pool(link), Pool(link)
     from aftercommit.stores.sql.aio import TaskTurn, ThreadLink  # noqa: PLC0415  (asyncio is loaded when wanted)
 
     number = count(1)
-    return Pool(lambda: ThreadLink(link(), f"{name}-{next(number)}"), TaskTurn)
+
+    def on_thread() -> Link:
+        return ThreadLink(link(), f"{name}-{next(number)}")
+
+    return Pool(on_thread, TaskTurn), Pool(on_thread, TaskTurn)
 
 
 class LinkExecutor:

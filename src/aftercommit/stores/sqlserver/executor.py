@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from aftercommit.events.claims import QueryResult
 from aftercommit.execution import Colour, Fault, Tx
-from aftercommit.stores.sql.connections import Give, LinkExecutor, pool_of_blocking, retrying
+from aftercommit.stores.sql.connections import Give, LinkExecutor, pools_of_blocking, retrying
 from aftercommit.stores.sql.control import refuse_transaction_control
 from aftercommit.stores.sqlserver.connection import (
     AdoptedConnection,
@@ -30,11 +30,8 @@ class SqlServerExecutor(LinkExecutor):
     def __init__(self, connect: Callable[[], Any], driver: Any, colour: Colour = Colour.BLOCKING) -> None:
         self._driver = driver
         self.fault_of: Callable[[Exception], Fault] = reader_of(driver)
-        own, lent = (
-            pool_of_blocking(lambda: SqlServerLink(connect, self.fault_of), colour, f"aftercommit-sqlserver{whose}")
-            for whose in ("", "-user")
-        )
-        super().__init__(own, lent, colour)
+        pools = pools_of_blocking(lambda: SqlServerLink(connect, self.fault_of), colour, "aftercommit-sqlserver")
+        super().__init__(*pools, colour)
 
     def adopt(self, connection: object) -> AdoptedConnection | None:
         # Under asyncio, too, the caller's own connection is used where the caller uses it: in this thread.
