@@ -44,7 +44,6 @@ def over_connections(kind: type[DriverLink], connect: Callable[[], Awaitable[Any
             lambda: MysqlLink(connected, kind.error),
             kind.turn,
             largest=pool_size,
-            kept=pool_size,
             fix=_FIX,
             is_lost=lambda one: one.link is not None and one.link.is_lost,
         )

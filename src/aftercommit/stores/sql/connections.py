@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import count
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -14,9 +15,6 @@ from aftercommit.ports import Colour, OpenTransaction, Tx
 from aftercommit.stores.sql.execution import Fault
 
 T = TypeVar("T")
-
-#: Idle connections that a pool keeps.
-KEPT: Final = 16
 
 #: Connections that a pool of the outbox's own opens at most; transactions of the user's count, too.
 LARGEST: Final = 20
@@ -91,11 +89,11 @@ class Pool(Generic[P]):
     _turn: Callable[[], Turn] = ThreadTurn
     _: KW_ONLY
     largest: int = LARGEST
-    kept: int = KEPT
     fix: str = "keep transactions short"
     #: Whether one that is lent will never come back.
     is_lost: Callable[[P], bool] = lambda _: False
-    _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+    # Reentrant: a signal handler or a finalizer may come here while its own thread is inside.
+    _lock: AbstractContextManager[Any] = field(init=False, default_factory=threading.RLock)
     _idle: list[P] = field(init=False, default_factory=list)
     #: What is lent since the last close().
     _lent: set[P] = field(init=False, default_factory=set)
@@ -131,20 +129,20 @@ class Pool(Generic[P]):
         with self._lock:
             if turn in self._called:
                 return self._called.pop(turn)
-            if turn in self._line:  # a fork has forgotten it
+            if turn in self._line:  # unless this is a forked child, which has forgotten it
                 self._line.remove(turn)
             return None
 
     def _has_lost(self) -> bool:
         """Under the lock: make room of those that will never come back."""
-        lost = {one for one in self._lent if self.is_lost(one)}
+        lost = {one for one in list(self._lent) if self.is_lost(one)}
         self._lent -= lost
         return bool(lost)
 
     async def give(self, one: P, *, is_sound: bool = True) -> None:
         """Take it back. One that is not `is_sound` is closed."""
         with self._lock:  # what comes back now is either among those that close() takes, or sees that it is late
-            is_kept = is_sound and one in self._lent and len(self._idle) < self.kept
+            is_kept = is_sound and one in self._lent
             self._lent.discard(one)
             if is_kept:
                 self._idle.append(one)
@@ -178,7 +176,7 @@ class Pool(Generic[P]):
 
     def abandon(self) -> None:
         """In a forked child: leave the parent's connections alone. Its threads may hold the lock, or stand in line."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         abandoned.extend((*self._idle, *self._lent))
         self._idle, self._lent, self._line, self._called = [], set(), deque(), {}
 
@@ -209,14 +207,19 @@ class Lender(Protocol):
     def abandon(self) -> None: ...
 
 
-def pool_of_blocking(link: Callable[[], Link], colour: Colour, name: str) -> Pool[Link]:
-    """For a driver that blocks. Under asyncio each link lives on a thread, which is named after `name`."""
+def pools_of_blocking(link: Callable[[], Link], colour: Colour, name: str) -> tuple[Pool[Link], Pool[Link]]:
+    """For a driver that blocks: one for the store, one for users. Under asyncio each link lives on a thread, which is
+    named after `name`."""
     if colour is Colour.BLOCKING:
-        return Pool(link)
+        return Pool(link), Pool(link)
     from aftercommit.stores.sql.aio import TaskTurn, ThreadLink  # noqa: PLC0415  (asyncio is loaded when wanted)
 
     number = count(1)
-    return Pool(lambda: ThreadLink(link(), f"{name}-{next(number)}"), TaskTurn)
+
+    def on_thread() -> Link:
+        return ThreadLink(link(), f"{name}-{next(number)}")
+
+    return Pool(on_thread, TaskTurn), Pool(on_thread, TaskTurn)
 
 
 class LinkExecutor:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from aftercommit.errors import OutboxError
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour, Tx
-from aftercommit.stores.sql.connections import Give, LinkExecutor, pool_of_blocking
+from aftercommit.stores.sql.connections import Give, LinkExecutor, pools_of_blocking
 from aftercommit.stores.sql.execution import Fault, refuse_transaction_control
 from aftercommit.stores.sqlite.write_lock import WriteLock, busy, write_lock_of
 
@@ -23,8 +23,7 @@ class SqliteExecutor(LinkExecutor):
     """Connections are opened when needed and kept for the next."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], path: str, colour: Colour = Colour.BLOCKING) -> None:
-        own, lent = (pool_of_blocking(self._link, colour, f"aftercommit-sqlite{whose}") for whose in ("", "-user"))
-        super().__init__(own, lent, colour)
+        super().__init__(*pools_of_blocking(self._link, colour, "aftercommit-sqlite"), colour)
         self._connect = connect
         self._path = path
         self._write_lock = write_lock_of(path)

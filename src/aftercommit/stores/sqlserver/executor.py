@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from aftercommit.errors import TransactionEnded
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour, Tx
-from aftercommit.stores.sql.connections import Give, LinkExecutor, pool_of_blocking, retrying
+from aftercommit.stores.sql.connections import Give, LinkExecutor, pools_of_blocking, retrying
 from aftercommit.stores.sql.execution import Fault, refuse_transaction_control
 from aftercommit.stores.sqlserver.connection import (
     BEGIN,
@@ -40,11 +40,8 @@ class SqlServerExecutor(LinkExecutor):
     def __init__(self, connect: Callable[[], Any], driver: Any, colour: Colour = Colour.BLOCKING) -> None:
         self._driver = driver
         self.fault_of: Callable[[Exception], Fault] = partial(fault_of, driver=driver)
-        own, lent = (
-            pool_of_blocking(lambda: SqlServerLink(connect, self.fault_of), colour, f"aftercommit-sqlserver{whose}")
-            for whose in ("", "-user")
-        )
-        super().__init__(own, lent, colour)
+        pools = pools_of_blocking(lambda: SqlServerLink(connect, self.fault_of), colour, "aftercommit-sqlserver")
+        super().__init__(*pools, colour)
 
     def adopt(self, connection: object) -> AdoptedConnection | None:
         # Under asyncio, too, the caller's own connection is used where the caller uses it: in this thread.
