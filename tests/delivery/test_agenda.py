@@ -211,3 +211,22 @@ def test_what_is_too_much_to_remember_is_found_by_a_round(world: World, monkeypa
         assert looked(agenda)
 
     with_runtime(world, scenario)
+
+
+def test_a_key_that_fell_due_calls_once_and_waits_for_room(world: World) -> None:
+    """A look that has no room takes nothing. The poller must not come round again at once for what it cannot take: under
+    asyncio nothing else would ever run."""
+
+    async def scenario(runtime: Any) -> None:
+        clocked = Clocked(runtime)
+        agenda, _ = agenda_with(clocked)
+        agenda.add([A], after=1.0)
+        clocked.now += 1.0
+        assert agenda.due_at <= clocked.now
+        looked(agenda)
+        assert agenda.due_at > clocked.now
+        agenda.add(THE_REST)  # there is room
+        assert is_called(agenda)
+        assert agenda.take(9, ALL) == [A]
+
+    with_runtime(world, scenario)

@@ -182,7 +182,7 @@ def test_a_listener_of_a_loop_that_has_ended_begins_anew(postgres_table: Table, 
 
         async def begun(listener: Any = listener, store: Any = store) -> None:
             assert await listener.receive() == []
-            for executor in (store.executor, store._beside):
+            for executor in (store.executor, store._heartbeats):
                 await executor.close()
 
         async def anew(listener: Any = listener, store: Any = store) -> None:

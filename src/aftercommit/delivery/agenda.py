@@ -151,6 +151,7 @@ class Agenda:
         if is_round:
             self._goes_round = False
             self._next_round = now + interval
+        self._fall_due()  # now: what this look has no room for calls no second time
         self._is_called = False
         self._next_look = float("inf")
         self._looks_for_expected = now >= self._expected_at

@@ -60,23 +60,19 @@ class Attempt:
         self, claimed: Claimed, route: Route, fallback: Fallback, failure: FailureContext, limiter: Limiter | None
     ) -> Result:
         """Call a fallback with what its handler got, then the failure."""
-        given: object = claimed.event
-        if route.payload is not None:
-            try:
-                given = self._payloads.decode(claimed.event, route.payload)
-            except Exception as error:
-                return Raised(error)
+        try:
+            given = claimed.event if route.payload is None else self._payloads.decode(claimed.event, route.payload)
+        except Exception as error:
+            return Raised(error)
         more = (metadata_of(claimed, route.id),) if fallback.takes_metadata else ()
         context = context_of(claimed.event)
         return await self._timed(fallback.function, (given, *more, failure), route, limiter, context)
 
     async def _listen(self, claimed: Claimed, route: Route, limiter: Limiter | None, context: Context) -> Result:
-        given: object = claimed.event
-        if route.payload is not None:
-            try:
-                given = self._payloads.decode(claimed.event, route.payload)
-            except Exception as error:
-                return Raised(error)
+        try:
+            given = claimed.event if route.payload is None else self._payloads.decode(claimed.event, route.payload)
+        except Exception as error:
+            return Raised(error)
         arguments = (given, metadata_of(claimed, route.id)) if route.takes_metadata else (given,)
         result: Result = _NOTHING
         for function in route.functions:

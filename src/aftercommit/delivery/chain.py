@@ -27,7 +27,6 @@ from aftercommit.events.claims import Claimed, RowKey
 from aftercommit.events.context import StoredError
 from aftercommit.events.outcome import (
     DONE,
-    Dead,
     Defer,
     Discard,
     Outcome,
@@ -255,8 +254,8 @@ class Chain:
 
     async def lost(self, claimed: Claimed, route: Route) -> Outcome:
         """For an event that has ended too many processes: its handler is not called again, its fallback once."""
-        text = worker_lost(claimed.abandoned)
-        return await self._fall_back(claimed, route, StoredError(text), exhausted=True) or Dead(text, counted=False)
+        dead = worker_lost(claimed.abandoned)
+        return await self._fall_back(claimed, route, StoredError(dead.error), exhausted=True) or dead
 
     def judge(self, claimed: Claimed, route: Route | None, result: Result) -> Outcome:
         """The step of retries: done, another attempt, or no more."""

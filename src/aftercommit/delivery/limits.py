@@ -55,7 +55,7 @@ class Limiter:
         self._bucket = Bucket(options.rate, runtime.clock()) if options.rate else None
         self._queue = Queue()
         self._running = 0
-        self._left_behind = 0
+        self.stuck = 0
         #: Seconds that a call takes, as far as is known.
         self._usual = 0.0
 
@@ -66,9 +66,9 @@ class Limiter:
             if must:
                 self._running += 1
                 return None
-            if self._left_behind >= LEFT_BEHIND_AT_MOST:
+            if self.stuck >= LEFT_BEHIND_AT_MOST:
                 return self._queue.wait(now, 1.0)
-            if self._at_once is not None and self._running + self._left_behind >= self._at_once:
+            if self._at_once is not None and self._running + self.stuck >= self._at_once:
                 return self._queue.wait(now, self._usual / self._at_once)
             if self._bucket is not None and self._rate is not None and not self._bucket.take(now):
                 return self._queue.wait(now, self._rate.interval)
@@ -84,16 +84,12 @@ class Limiter:
     def left_behind(self) -> None:
         """A call still runs although its time is over."""
         with self._lock:
-            self._left_behind += 1
+            self.stuck += 1
 
     def came_back(self) -> None:
         """It has ended after all."""
         with self._lock:
-            self._left_behind -= 1
-
-    @property
-    def stuck(self) -> int:
-        return self._left_behind
+            self.stuck -= 1
 
 
 class Limiters:

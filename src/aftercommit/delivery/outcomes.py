@@ -98,9 +98,10 @@ def goes_on(outcome: Outcome, rule: KeyRule) -> bool:
             return False
 
 
-def worker_lost(times: int) -> str:
-    """Why an event is given up that nobody could report on."""
-    return f"worker lost: {times} processes that delivered this event ended without reporting an outcome"
+def worker_lost(times: int) -> Dead:
+    """The end of an event that nobody could report on."""
+    text = f"worker lost: {times} processes that delivered this event ended without reporting an outcome"
+    return Dead(text, counted=False)
 
 
 def still_to_run(ids: Sequence[str], done: Sequence[str]) -> list[str]:

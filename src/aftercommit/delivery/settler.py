@@ -258,7 +258,9 @@ class Settler(Service):
     def _lose(self, entry: Unsettled) -> None:
         holding = entry.holding
         log.warning(
-            "the lease on %s was lost before %s was written; another holder decides", holding, _name(entry.outcome)
+            "the lease on %s was lost before %s was written; another holder decides",
+            holding,
+            type(entry.outcome).__name__.upper(),
         )
         if (key := holding.order_key) is not None:
             self.release(self._lanes.give_back(lambda waiting: waiting == key))
@@ -305,7 +307,3 @@ def without_text(outcome: Outcome) -> Outcome:
             return Dead("", counted, done)
         case _:
             return outcome
-
-
-def _name(outcome: Outcome) -> str:
-    return type(outcome).__name__.upper()

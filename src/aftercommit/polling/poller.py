@@ -155,7 +155,7 @@ class OutboxPoller(Service):
         # A fallback may still take an event that has killed its handlers; but not once it killed that too.
         if row.abandoned < limit or (row.abandoned == limit and self._delivery.has_fallback(row)):
             return None
-        return Dead(worker_lost(row.abandoned), counted=False)
+        return worker_lost(row.abandoned)
 
     def _hand_over(self, claim: Claim) -> None:
         runs = self.deliverable(claim)
