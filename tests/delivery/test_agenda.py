@@ -214,8 +214,8 @@ def test_what_is_too_much_to_remember_is_found_by_a_round(world: World, monkeypa
 
 
 def test_a_key_that_fell_due_calls_once_and_waits_for_room(world: World) -> None:
-    """A look that has no room takes nothing. The poller must not come round again at once for what it cannot take: under
-    asyncio nothing else would ever run."""
+    """A look that has no room takes nothing. The poller must not come round again at once for what it cannot take:
+    under asyncio nothing else would ever run."""
 
     async def scenario(runtime: Any) -> None:
         clocked = Clocked(runtime)

@@ -141,7 +141,7 @@ def test_after_close_nothing_is_taken_and_closing_again_is_fine(world: World) ->
     async def scenario(runtime: Any) -> None:
         desk = Desk(runtime)
         desk.dispatcher.start()
-        assert desk.dispatcher.reserve_hot(1) == 1
+        assert desk.lanes.reserve(1) == 1
         await desk.dispatcher.close(AMPLE)
         assert not desk.dispatcher.enqueue_hot(desk.row())
         assert not desk.dispatcher.enqueue_cold(desk.row())
@@ -157,10 +157,10 @@ def test_after_close_nothing_is_taken_and_closing_again_is_fine(world: World) ->
 def test_a_slot_that_was_reserved_is_kept(world: World) -> None:
     async def scenario(runtime: Any) -> None:
         desk = Desk(runtime, hot_queue_capacity=2)
-        assert desk.dispatcher.reserve_hot(3) == 2
+        assert desk.lanes.reserve(3) == 2
         assert not desk.dispatcher.enqueue_hot(desk.row())
         assert desk.dispatcher.fill_hot(desk.row())
-        desk.dispatcher.cancel_hot(1)
+        desk.lanes.cancel(1)
         desk.hot()
 
     with_runtime(world, scenario)

@@ -70,13 +70,6 @@ class OutboxDispatcher:
 
     # ------------------------------------------------------------ offering
 
-    def reserve_hot(self, count: int) -> int:
-        """Set aside hot slots before a commit; how many it could. Each is filled or cancelled later."""
-        return self.lanes.reserve(count)
-
-    def cancel_hot(self, count: int) -> None:
-        self.lanes.cancel(count)
-
     def fill_hot(self, claimed: Claimed) -> bool:
         """Use a reserved slot for an event whose commit was seen."""
         if self._runtime.clock() >= claimed.lease.deadline:
@@ -247,7 +240,7 @@ class HotPathway:
         if not self.is_open:
             return [False] * len(events)
         wanted = [self._may_be_hot(event) for event in events]
-        granted = self._dispatcher.reserve_hot(sum(wanted))
+        granted = self._dispatcher.lanes.reserve(sum(wanted))  # filled or cancelled later
         if granted == sum(wanted):
             return wanted
         hot = []
@@ -264,7 +257,7 @@ class HotPathway:
             self._dispatcher.fill_hot(each)
 
     def cancel(self, count: int) -> None:
-        self._dispatcher.cancel_hot(count)
+        self._dispatcher.lanes.cancel(count)
 
     def left_in_table(self, events: Sequence[EventEnvelope]) -> None:
         """Committed, and free: let somebody look, and count what should have been hot."""

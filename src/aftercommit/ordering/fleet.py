@@ -1,5 +1,4 @@
-"""The fleet as one instance lives in it: it beats, looks at the others, and shares the partitions with
-them."""
+"""The fleet as one instance lives in it: it beats, looks at the others, and shares the partitions with them."""
 
 from __future__ import annotations
 
