@@ -256,12 +256,8 @@ class Settler(Service):
             self._meter.count(name, times)
 
     def _lose(self, entry: Unsettled) -> None:
-        holding = entry.holding
-        log.warning(
-            "the lease on %s was lost before %s was written; another holder decides",
-            holding,
-            type(entry.outcome).__name__.upper(),
-        )
+        holding, name = entry.holding, type(entry.outcome).__name__.upper()
+        log.warning("the lease on %s was lost before %s was written; another holder decides", holding, name)
         if (key := holding.order_key) is not None:
             self.release(self._lanes.give_back(lambda waiting: waiting == key))
 
