@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from aftercommit.handlers.options import Declared, Rate
+from aftercommit.handlers.options import HandlerSettings, Rate
 from aftercommit.ports import Runtime
 
 #: Nothing that has to wait comes back sooner.
@@ -47,7 +47,7 @@ class Queue:
 class Limiter:
     """Lets calls of one handler in. Safe from any thread."""
 
-    def __init__(self, runtime: Runtime, options: Declared) -> None:
+    def __init__(self, runtime: Runtime, options: HandlerSettings) -> None:
         self._clock = runtime.clock
         self._lock = runtime.lock()
         self._at_once = options.concurrency
@@ -99,7 +99,7 @@ class Limiters:
         self._runtime = runtime
         self._limiters: dict[str, Limiter] = {}
 
-    def of(self, handler_id: str, options: Declared | None) -> Limiter | None:
+    def of(self, handler_id: str, options: HandlerSettings | None) -> Limiter | None:
         if options is None or (options.timeout, options.concurrency, options.rate) == (None, None, None):
             return None
         limiter = self._limiters.get(handler_id)

@@ -12,7 +12,7 @@ from aftercommit.events.annotations import is_plain_data
 from aftercommit.events.context import EventMetadata, FailureContext
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.names import name_of
-from aftercommit.handlers.options import AnyEvent, Declared, declared
+from aftercommit.handlers.options import AnyEvent, HandlerSettings, settings_of
 from aftercommit.handlers.signatures import (
     UNTYPED,
     Scope,
@@ -58,8 +58,8 @@ class Handler(Generic[T, P, R]):
         update_wrapper(self, function, updated=())  # its name and its words, not its attributes
         self.function = function
         self.route = route
-        self.declared: Declared = declared(function, options, is_generic=isinstance(route, AnyEvent))
-        #: Declared in the body of a class: it waits for an instance, which `include` brings.
+        self.settings: HandlerSettings = settings_of(function, options, is_generic=isinstance(route, AnyEvent))
+        #: HandlerSettings in the body of a class: it waits for an instance, which `include` brings.
         self.is_method = scope.is_class_body
         self.is_included = not self.is_method
         self.bound_fallback: Fallback | None = None
@@ -78,7 +78,7 @@ class Handler(Generic[T, P, R]):
 
     @property
     def id(self) -> str:
-        return self.declared.id
+        return self.settings.id
 
     @property
     def decodes(self) -> bool:
@@ -133,7 +133,7 @@ class Handler(Generic[T, P, R]):
         """The handler that this declaration makes of a method of an instance."""
         bound: Handler[Any, ..., Any] = object.__new__(Handler)
         bound.function = getattr(instance, name)
-        bound.route, bound.declared, bound._names = self.route, self.declared, self._names
+        bound.route, bound.settings, bound._names = self.route, self.settings, self._names
         bound.is_method, bound.is_included, bound.bound_fallback, bound._unbound_fallback = False, True, None, None
         signature = handler_signature(bound.function, self._names)
         is_overridden = getattr(bound.function, "__func__", None) is not self.function

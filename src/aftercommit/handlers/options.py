@@ -68,7 +68,7 @@ class HandlerOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class HandlerSettings:
     """The options of one handler, as values."""
 
     id: str
@@ -82,14 +82,14 @@ class Declared:
     destination: Callable[[EventEnvelope], str] | None
 
 
-def declared(function: object, options: dict[str, Any], *, is_generic: bool) -> Declared:
+def settings_of(function: object, options: dict[str, Any], *, is_generic: bool) -> HandlerSettings:
     """Read the options of a handler; wrong names and values are refused with the fix."""
     known = HandlerOptions.__annotations__
     for name, value in options.items():
         if name not in known:
             raise InvalidOption(f"handler() has no option {name}={value!r}", fix=did_you_mean(name, known))
     timeout, aggregate_type = options.get("timeout"), options.get("aggregate_type")
-    return Declared(
+    return HandlerSettings(
         id=_id(function, options.get("id")),
         aliases=_aliases(options.get("aliases", ())),
         aggregate_type=None if aggregate_type is None else name_of(aggregate_type, "aggregate_type", 64),

@@ -12,7 +12,7 @@ from aftercommit.events.outcome import GAVE_UP
 from aftercommit.events.payloads import PayloadTypes
 from aftercommit.handlers.handler import Fallback
 from aftercommit.handlers.listeners import DefaultListenerRegistry
-from aftercommit.handlers.options import LISTENER_ID, Declared, Supports
+from aftercommit.handlers.options import LISTENER_ID, HandlerSettings, Supports
 from aftercommit.handlers.set import AnyHandler, Roster
 from aftercommit.hooks import Listener, ListenerRegistry
 
@@ -37,7 +37,7 @@ class Route:
     #: Called one after the other, until one of them fails.
     functions: tuple[Callable[..., object], ...]
     handler: AnyHandler | None = None
-    options: Declared | None = None
+    options: HandlerSettings | None = None
     #: What the payload is decoded as; None for the envelope itself.
     payload: Any = None
     takes_metadata: bool = False
@@ -48,7 +48,7 @@ class Route:
 
     @classmethod
     def to(cls, handler: AnyHandler) -> Route:
-        options = handler.declared
+        options = handler.settings
         return cls(
             handler.id,
             handler.id,
@@ -191,7 +191,7 @@ class Router:
         handlers = [
             handler
             for handler in tuple(self._roster.handlers.values())
-            if handler.declared.aggregate_type in (None, aggregate_type) and self._takes(handler, event_type)
+            if handler.settings.aggregate_type in (None, aggregate_type) and self._takes(handler, event_type)
         ]
         return sorted(handlers, key=lambda handler: handler.is_generic)  # stable: in order of registration
 

@@ -243,4 +243,4 @@ def _methods_of(instance: object) -> list[AnyHandler]:
 
 
 def _names(handler: AnyHandler) -> tuple[str, ...]:
-    return handler.id, *handler.declared.aliases
+    return handler.id, *handler.settings.aliases
