@@ -93,14 +93,14 @@ def test_options_become_values(handlers: Any) -> None:
     policy = Fixed("1s")
     options = handlers.handler(
         OrderPlaced, aggregate_type="Order", retry=policy, timeout="200ms", concurrency=3, rate="5/10s"
-    )(good).declared
+    )(good).settings
     assert (options.aggregate_type, options.retry, options.timeout, options.concurrency) == ("Order", policy, 0.2, 3)
     assert (options.rate.count, options.rate.per) == (5, 10)
 
 
 @pytest.mark.parametrize(("text", "per"), [("7/s", 1), ("7/m", 60), ("7/h", 3600), ("7/500ms", 0.5)])
 def test_a_rate_is_calls_in_a_time(handlers: Any, text: str, per: float) -> None:
-    rate = handlers.handler("A", id="h", rate=text)(lambda event: None).declared.rate
+    rate = handlers.handler("A", id="h", rate=text)(lambda event: None).settings.rate
     assert (rate.count, rate.per) == (7, per)
 
 
