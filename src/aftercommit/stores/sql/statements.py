@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -213,15 +213,14 @@ class Statements(dict[str, Statement]):
             "written": ", ".join(column.name for column in WRITTEN),
             **dialect.words,
         }
-        found = {file.name[:-4]: file for package in (_SHARED, dialect.package) for file in _sql_files(package, "sql")}
-        super().__init__({name: self._load(_text_of(file)) for name, file in found.items()})
+        texts = {**_texts(_SHARED, "sql"), **_texts(dialect.package, "sql")}
+        super().__init__({name: self._load(text) for name, text in texts.items()})
 
     def migrations(self) -> list[Migration]:
         """All there are, in order."""
-        found = sorted(_sql_files(self._dialect.package, "migrations"), key=lambda file: file.name)
         return [
-            Migration(int(file.name[:4]), list(_split(self._expand(_text_of(file)))), ".online." in file.name)
-            for file in found
+            Migration(int(name[:4]), list(_split(self._expand(text))), name.endswith(".online"))
+            for name, text in sorted(_texts(self._dialect.package, "migrations").items())
         ]
 
     def _load(self, text: str) -> Statement:
@@ -290,12 +289,11 @@ def _values(source: str) -> str:
     return values
 
 
-def _sql_files(package: str, folder: str) -> Iterator[Traversable]:
-    return (file for file in files(package).joinpath(folder).iterdir() if file.name.endswith(".sql"))
-
-
-def _text_of(file: Traversable) -> str:
-    return _COMMENT.sub("", file.read_text()).strip()
+@cache
+def _texts(package: str, folder: str) -> dict[str, str]:
+    """What the files of a folder say, by their names, without comments. Read once: a program may make many stores."""
+    found = (file for file in files(package).joinpath(folder).iterdir() if file.name.endswith(".sql"))
+    return {file.name[:-4]: _COMMENT.sub("", file.read_text()).strip() for file in found}
 
 
 def _split(script: str) -> Iterator[str]:
