@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -17,14 +18,14 @@ from aftercommit.events.outcome import DONE, Retry
 from aftercommit.runtime.threads import run
 from aftercommit.stores.mysql.dialect import DIALECT
 from aftercommit.stores.sql.rows import to_micros
-from aftercommit.stores.sql.statements import Statements, TableNames, _sql_files
+from aftercommit.stores.sql.statements import Statements, TableNames
 
 NAMES = TableNames("outbox_event", "shop", DIALECT.quotes)
 STATEMENTS = Statements(DIALECT, NAMES)
 FILES = {
     file.name[:-4]: file.read_text()
     for package in ("aftercommit.stores.sql", DIALECT.package)
-    for file in _sql_files(package, "sql")
+    for file in files(package).joinpath("sql").iterdir()
 }
 
 #: What a statement is read as.
