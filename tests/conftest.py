@@ -6,6 +6,7 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,6 +32,28 @@ def pytest_configure(config: pytest.Config) -> None:
     """Workers hear by their environment which servers there are; without workers the first test that asks finds out."""
     if not hasattr(config, "workerinput") and getattr(config.option, "numprocesses", None):
         finding.find_all()
+
+
+#: Where tests wait for processes and servers of their own, and take seconds each.
+LONG = ("promises", "serving", "model")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spread the long tests evenly among the files of the others: each worker begins with an equal part of the list,
+    and one that is all long tests would end last, alone."""
+    long = [item for item in items if item.path.parent.name in LONG]
+    others = [item for item in items if item.path.parent.name not in LONG]
+    files = [list(group) for _, group in groupby(others, key=lambda item: item.path)]
+    total, passed, taken = max(1, len(others)), 0, 0
+    items.clear()
+    for file in files:
+        items += file
+        passed += len(file)
+        due = len(long) * passed // total
+        items += long[taken:due]
+        taken = due
+    items += long[taken:]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
