@@ -308,6 +308,7 @@ def test_a_claim_while_the_handler_runs_gives_the_outcome_a_new_epoch(world: Wor
         outbox = world.outbox(poll_interval="1h")
         outbox.register("Happened", listener)
         async with outbox:
+            assert await outbox.poll() == 0  # the look of the start is over, and claims nothing in between
             await write(outbox)
             await entered.wait()
             world.change("UPDATE outbox_event SET lease_until = 1")
@@ -329,6 +330,7 @@ def test_a_claim_while_the_outcome_is_being_written_gives_it_a_new_epoch(world: 
         outbox = world.outbox(store, poll_interval="1h")
         outbox.register("Happened", seen.add)
         async with outbox:
+            assert await outbox.poll() == 0  # the look of the start is over, and claims nothing in between
             fault = store.hold("settle")
             await write(outbox)
             await fault.entered.wait()
