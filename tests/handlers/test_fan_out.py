@@ -340,6 +340,7 @@ def test_a_hot_event_that_was_claimed_meanwhile_is_not_delivered_twice(world: Wo
         outbox.handler("A", id="slow")(slow)
         handle(outbox, lambda function: function, seen, "quick")
         async with outbox:
+            assert await outbox.poll() == 0  # the look of the start is over, and claims nothing in between
             await write(outbox, "A")
             await begun.wait()
             await world.until_settled(1)
