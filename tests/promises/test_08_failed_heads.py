@@ -82,7 +82,7 @@ def test_promise_08_order_per_key_may_go_on_behind_dead_events(ordered: OrderedF
     pair = Pair(ordered, max_attempts=3)
     dead = pair.write_failing_head()
     pair.until_effects([0, 1, 3, 4, 5])
-    assert ordered.fleet.ended(3) == set(dead)
+    pair.until_dead(dead)
     ordered.open_gate()
     assert [pair.writer.tell("replay", event_id=event_id) for event_id in dead] == [True, True]
     ordered.until_settled(12)

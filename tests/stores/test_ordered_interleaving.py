@@ -39,7 +39,7 @@ def altered(store: Any, before: str, after: str) -> Any:
     statement: Statement = store._sql["claim_keys"]
     assert before in statement.sql
     sql = statement.sql.replace(before, after)
-    store._sql["claim_keys"] = Statement(sql, statement.names)
+    store._sql = store._runs._sql = {**store._sql, "claim_keys": Statement(sql, statement.names)}
     return store
 
 

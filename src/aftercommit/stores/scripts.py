@@ -5,7 +5,7 @@ from __future__ import annotations
 from aftercommit.errors import InvalidOption, UnknownStore
 from aftercommit.events.order import Order
 from aftercommit.stores.sql.schema import script_of
-from aftercommit.stores.sql.statements import Dialect, Statements, TableNames
+from aftercommit.stores.sql.statements import Dialect, TableNames, statements_of
 
 
 def schema_sql(
@@ -27,7 +27,7 @@ def schema_sql(
     if schema is not None and dialect.name == "SQLite":
         raise InvalidOption("schema was given, and SQLite has no schemas", fix="leave it out; use table=…")
     names = TableNames(table, schema, dialect.quotes)
-    return script_of(Statements(dialect, names), names, Order(ordered, on_dead))
+    return script_of(statements_of(dialect, names), names, Order(ordered, on_dead))
 
 
 def _dialect_of(database: str) -> Dialect:

@@ -89,7 +89,7 @@ class Statement:
         return self.values(values)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
     """What differs between databases where a whole statement does not."""
 
@@ -281,6 +281,12 @@ class Statements(dict[str, Statement]):
         )
 
 
+@cache
+def statements_of(dialect: Dialect, names: TableNames) -> Statements:
+    """Made once: a program may open many stores of one table."""
+    return Statements(dialect, names)
+
+
 def _values(source: str) -> str:
     """What an INSERT writes: of parameters, or of the columns of a table of new rows."""
     values = ", ".join(f":{column.name}" if column.value == GIVEN else str(column.value) for column in WRITTEN)
@@ -291,7 +297,7 @@ def _values(source: str) -> str:
 
 @cache
 def _texts(package: str, folder: str) -> dict[str, str]:
-    """What the files of a folder say, by their names, without comments. Read once: a program may make many stores."""
+    """What the files of a folder say, by their names, without comments."""
     found = (file for file in files(package).joinpath(folder).iterdir() if file.name.endswith(".sql"))
     return {file.name[:-4]: _COMMENT.sub("", file.read_text()).strip() for file in found}
 

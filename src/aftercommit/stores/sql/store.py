@@ -27,7 +27,7 @@ from aftercommit.stores.sql.rows import (
 )
 from aftercommit.stores.sql.runs import head_of, run_values
 from aftercommit.stores.sql.schema import Schema
-from aftercommit.stores.sql.statements import Dialect, Statements, TableNames
+from aftercommit.stores.sql.statements import Dialect, Statements, TableNames, statements_of
 from aftercommit.stores.sql.table import OwnTable
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class SqlStore:
         #: The database as people may read of it: no login, no secrets.
         self.where = where
         self.names = TableNames(table, schema, dialect.quotes)
-        self._sql = Statements(dialect, self.names)
+        self._sql = statements_of(dialect, self.names)
         self._times = dialect.times
         self.capabilities = Capabilities(
             serializes_keys=serialize_keys, keeps_order=True, wakes_others=self.wakes_others
