@@ -11,10 +11,10 @@ import pytest
 from aftercommit import Cluster
 from aftercommit.errors import SchemaMismatch
 from aftercommit.ordering.fleet import cluster_of
-from aftercommit.stores.postgres import psycopg_pools
 from tests.delivery.faulty import short_pauses, until
 from tests.ordering.fleet_kit import ALL, RARELY, SOON, FleetKit, Node, in_a_fleet, owners
 from tests.servers import PrivatePostgres
+from tests.stores.postgres_kit import make_impatient
 from tests.support import World
 
 __all__ = ["short_pauses"]
@@ -248,13 +248,13 @@ def test_a_server_that_crashed_and_came_back_finds_its_fleet(
     tmp_path: Path, private_postgres: PrivatePostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beats fail until it is there; then all is as it was, and nobody had to be started again."""
-    monkeypatch.setattr(psycopg_pools, "PATIENCE", 0.2)
 
     async def scenario(kit: FleetKit) -> None:
         alice, bob = [
             await kit.started(id, heartbeat_interval=SOON, rebalance_interval=SOON) for id in ("alice", "bob")
         ]
         await until(lambda: len(alice.owned) == len(bob.owned) == 128)
+        make_impatient(kit.store._heartbeats, monkeypatch)
         private_postgres.stop(immediate=True)
         services = [*alice.fleet.services, *bob.fleet.services]
         await until(lambda: all(service.failures_in_a_row for service in services))

@@ -12,12 +12,14 @@ from urllib.parse import urlsplit
 import asyncpg
 import psycopg
 import psycopg_pool
+import pytest
 from psycopg.rows import dict_row
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from aftercommit.ports import Colour
 from aftercommit.stores.detect import open_store
+from aftercommit.stores.postgres.asyncpg_driver import AsyncpgPool
 from tests.databases import cleared
 from tests.stores.kit import run_in
 from tests.support import World
@@ -104,6 +106,13 @@ class Table:
         }
         names, values = ", ".join(given), ", ".join(given.values())
         self.execute(f"INSERT INTO outbox_event ({names}) SELECT {values} FROM generate_series(1, {count}) AS n")
+
+
+def make_impatient(executor: Any, patched: pytest.MonkeyPatch, seconds: float = 0.2) -> None:
+    """From now on it waits only so long for a connection. Not from the beginning: where much else goes on, it takes
+    longer than that to make one."""
+    pool = executor._lender._pool
+    patched.setattr(pool if isinstance(pool, AsyncpgPool) else pool.pool, "timeout", seconds)
 
 
 def micros(value: datetime | None) -> int | None:

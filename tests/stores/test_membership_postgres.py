@@ -14,7 +14,7 @@ from aftercommit.stores.postgres import asyncpg_driver, psycopg_pools
 from aftercommit.stores.postgres.dialect import PSYCOPG
 from aftercommit.stores.sql.statements import Statements, TableNames
 from aftercommit.testing.kit import LEASE
-from tests.stores.postgres_kit import Table, Way
+from tests.stores.postgres_kit import Table, Way, make_impatient
 from tests.stores.wakeups_kit import until_sessions
 from tests.support import PATIENCE
 
@@ -99,12 +99,12 @@ def test_heartbeats_hardly_touch_an_index(postgres_table: Table) -> None:
 def test_heartbeats_do_not_wait_for_connections_that_handlers_have(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (psycopg_pools, asyncpg_driver):
         monkeypatch.setattr(module, "LARGEST", 2)
-        monkeypatch.setattr(module, "PATIENCE", 0.2)
 
     async def scenario() -> None:
         async with way.opened() as store:
             await store.membership.join(ALICE)
             held = [await store.begin() for _ in range(2)]
+            make_impatient(store.executor, monkeypatch)
             try:
                 with pytest.raises(StoreBusy):
                     await store.begin()

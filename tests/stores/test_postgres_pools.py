@@ -19,7 +19,7 @@ from aftercommit.stores.postgres import asyncpg_driver, psycopg_pools
 from aftercommit.testing.kit import LEASE, event, ids, take
 from tests.servers import PrivatePostgres
 from tests.stores.kit import insert
-from tests.stores.postgres_kit import DRIVERS, TARGETS, Table, Way
+from tests.stores.postgres_kit import DRIVERS, TARGETS, Table, Way, make_impatient
 from tests.stores.test_postgres_claims import Beside
 from tests.support import PATIENCE
 
@@ -69,8 +69,6 @@ def test_after_a_restart_of_the_server_work_goes_on(
     private_postgres: PrivatePostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With every driver, over URLs, pools and engines that have idle connections; and what is said meanwhile."""
-    for module in (psycopg_pools, asyncpg_driver):
-        monkeypatch.setattr(module, "PATIENCE", 0.2)
     server, table = private_postgres, Table(private_postgres.url)
     opened, tried = threading.Barrier(len(DRIVERS) + 1), threading.Barrier(len(DRIVERS) + 1)
     is_down, is_up = threading.Event(), threading.Event()
@@ -83,6 +81,7 @@ def test_after_a_restart_of_the_server_work_goes_on(
                 name = f"{kind}_{way.driver.replace('-', '_')}"
                 stores[kind] = await stack.enter_async_context(way.opened(target, table=name, create_schema=True))
                 await walk(stores[kind], way.driver)
+            make_impatient(stores["url"].executor, monkeypatch)
             await waited(way, opened)
             await waited(way, is_down)
             with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1") as caught:
@@ -130,8 +129,11 @@ def test_a_pool_without_a_free_connection_is_busy(way: Way, kind: str, monkeypat
         async with way.target(kind, size=1) as target, way.opened(target) as store:
             held = await store.executor.begin()
             try:
-                with monkeypatch.context() as patched:  # not before: on a busy machine it takes longer to connect
-                    be_impatient(way, kind, target, held, patched)
+                with monkeypatch.context() as patched:
+                    if kind == "engine":
+                        patched.setattr(target.pool, "_timeout", 0.05)
+                    else:
+                        make_impatient(store.executor, patched, 0.05)
                     for work in (take, lambda store: store.executor.begin()):
                         with pytest.raises(StoreBusy, match="free") as caught:
                             await work(store)
@@ -143,15 +145,6 @@ def test_a_pool_without_a_free_connection_is_busy(way: Way, kind: str, monkeypat
             await walk(store)
 
     way.run(scenario)
-
-
-def be_impatient(way: Way, kind: str, target: Any, held: Any, patched: pytest.MonkeyPatch) -> None:
-    if kind == "engine":
-        patched.setattr(target.pool, "_timeout", 0.05)
-    elif way.driver == "asyncpg":
-        patched.setattr(asyncpg_driver, "PATIENCE", 0.05)
-    else:
-        patched.setattr(held.link.pool.pool, "timeout", 0.05)
 
 
 # ---------------------------------------------------------------- given back

@@ -133,14 +133,17 @@ def _count_of(tag: str) -> int:
 class AsyncpgPool:
     """A pool of asyncpg, the outbox's own or the user's."""
 
+    #: How long somebody waits for a free connection; pools of psycopg know it themselves.
+    timeout = PATIENCE
+
     def __init__(self, pool: Any) -> None:
         self.pool = pool
 
     async def take(self) -> Link:
         try:
-            return AsyncpgLink(await self.pool.acquire(timeout=PATIENCE), self)
+            return AsyncpgLink(await self.pool.acquire(timeout=self.timeout), self)
         except TimeoutError as error:
-            raise none_free(PATIENCE) from error
+            raise none_free(self.timeout) from error
 
     async def give(self, link: Link) -> None:
         await self.pool.release(link.raw)
