@@ -22,7 +22,7 @@ def test_promise_04_fenced_a_holder_that_stood_still_past_its_lease_changes_noth
     fleet.until_entered(1)
     stale.signal(signal.SIGSTOP)
 
-    other = fleet.worker(runtime)
+    other = fleet.worker(runtime, **LASTING)
     other.tell("start")
     fleet.until_settled(1)
     after_takeover = dict(fleet.rows()[0])
@@ -55,7 +55,7 @@ def test_promise_04_fenced_a_process_that_stood_still_past_its_leases_delivers_n
     assert stale.tell("stats")["held"] == 101
     stale.signal(signal.SIGSTOP)
 
-    other = fleet.worker(runtime)
+    other = fleet.worker(runtime, **LASTING)
     other.tell("start")
     fleet.until_settled(101)
     other.finish()
@@ -102,7 +102,7 @@ def test_promise_04_fenced_a_process_that_stands_still_inside_a_transaction_keep
     stale.tell("write", count=1, how={"waits": True})
     until(lambda: fleet.journal.ids("crash") == {"in renewal"}, what="a stop inside the renewal")
 
-    other = fleet.worker(runtime)
+    other = fleet.worker(runtime, **LASTING)
     other.tell("start")
     fleet.until_settled(1)
     after_takeover = dict(fleet.rows()[0])
