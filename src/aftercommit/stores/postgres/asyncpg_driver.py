@@ -133,8 +133,7 @@ def _count_of(tag: str) -> int:
 class AsyncpgPool:
     """A pool of asyncpg, the outbox's own or the user's."""
 
-    #: How long somebody waits for a free connection; pools of psycopg know it themselves.
-    timeout = PATIENCE
+    timeout = PATIENCE  # pools of psycopg know theirs
 
     def __init__(self, pool: Any) -> None:
         self.pool = pool

@@ -281,10 +281,8 @@ class Statements(dict[str, Statement]):
         )
 
 
-@cache
-def statements_of(dialect: Dialect, names: TableNames) -> Statements:
-    """Made once: a program may open many stores of one table."""
-    return Statements(dialect, names)
+#: Made once: a program may open many stores of one table.
+statements_of = cache(Statements)
 
 
 def _values(source: str) -> str:
