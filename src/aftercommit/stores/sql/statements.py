@@ -281,8 +281,7 @@ class Statements(dict[str, Statement]):
         )
 
 
-#: Made once: a program may open many stores of one table.
-statements_of = cache(Statements)
+statements_of = cache(Statements)  # a program may open many stores of one table
 
 
 def _values(source: str) -> str:
