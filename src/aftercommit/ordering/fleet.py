@@ -15,7 +15,7 @@ from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.events.claims import PARTITION_COUNT, deadline_of
 from aftercommit.events.order import Cluster, ClusterMember, FleetView, Holder, Instance
 from aftercommit.events.redact import error_text
-from aftercommit.ordering.wakeups import Announcer
+from aftercommit.delivery.wakeups import Announcer
 from aftercommit.ports import Membership, Runtime
 from aftercommit.service import Repeating, Service
 
