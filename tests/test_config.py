@@ -33,6 +33,7 @@ DEFAULTS: dict[str, Any] = {
     "poller_enabled": True,
     "poll_interval": timedelta(seconds=5),
     "max_poll_interval": None,
+    "wakeups": True,
     "batch_size": 50,
     "skip_recent": timedelta(0),
     "lock_timeout": timedelta(seconds=30),
@@ -126,7 +127,9 @@ def test_a_count_is_a_positive_int(option: str, wrong: Any) -> None:
     assert getattr(OutboxConfig(**{option: 7}), option) == 7
 
 
-@pytest.mark.parametrize("option", ["hot_path", "poller_enabled", "delete_completed", "purge_dead", "ordered"])
+@pytest.mark.parametrize(
+    "option", ["hot_path", "poller_enabled", "wakeups", "delete_completed", "purge_dead", "ordered"]
+)
 @pytest.mark.parametrize("wrong", [0, 1, "no", None])
 def test_a_switch_is_true_or_false(option: str, wrong: Any) -> None:
     with pytest.raises(InvalidOption, match=option):
