@@ -127,9 +127,7 @@ def test_a_count_is_a_positive_int(option: str, wrong: Any) -> None:
     assert getattr(OutboxConfig(**{option: 7}), option) == 7
 
 
-@pytest.mark.parametrize(
-    "option", ["hot_path", "poller_enabled", "wakeups", "delete_completed", "purge_dead", "ordered"]
-)
+@pytest.mark.parametrize("option", ["hot_path", "poller_enabled", "delete_completed", "purge_dead", "ordered"])
 @pytest.mark.parametrize("wrong", [0, 1, "no", None])
 def test_a_switch_is_true_or_false(option: str, wrong: Any) -> None:
     with pytest.raises(InvalidOption, match=option):
@@ -349,7 +347,7 @@ def test_many_nodes_leave_the_unroutable_to_each_other(kind: Any) -> None:
 
 
 WRITING = {"table", "schema", "create_schema", "metrics", "writer_hook", "context_providers", "serializer"}
-WRITING |= {"publish_enabled", "publish_after_save"}
+WRITING |= {"publish_enabled", "publish_after_save", "wakeups"}
 WRITING |= {"ordered", "on_dead", "serialize_keys"}  # the table remembers order, and writers agree with it
 PURGING = {"purge_retention", "purge_interval", "purge_batch_size"}
 

@@ -17,6 +17,7 @@ from aftercommit.delivery.leases import Held, Holding, Keeper
 from aftercommit.delivery.outcomes import rule_of
 from aftercommit.delivery.ownership import Ownership
 from aftercommit.delivery.settler import Settler
+from aftercommit.delivery.wakeups import Announcer, WakeupListener
 from aftercommit.delivery.worker import HotPathway, OutboxDispatcher
 from aftercommit.errors import InvalidOption
 from aftercommit.events.claims import Backlog
@@ -25,7 +26,6 @@ from aftercommit.handlers.routing import Router
 from aftercommit.meter import Meter
 from aftercommit.ordering.fleet import Fleet, cluster_of
 from aftercommit.ordering.keys import LookByKey, OrderedHotPath
-from aftercommit.delivery.wakeups import Announcer, WakeupListener
 from aftercommit.polling.due import Look, LookByTime
 from aftercommit.polling.manual import ManualDelivery
 from aftercommit.polling.poller import OutboxPoller

@@ -1,4 +1,4 @@
-"""One process writes and another delivers: the writer tells the worker, or the worker looks often while there is work."""
+"""One process writes and another delivers: the writer tells the worker, or the worker looks often for a while."""
 
 from __future__ import annotations
 
