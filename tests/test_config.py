@@ -33,6 +33,7 @@ DEFAULTS: dict[str, Any] = {
     "poller_enabled": True,
     "poll_interval": timedelta(seconds=5),
     "max_poll_interval": None,
+    "wakeups": True,
     "batch_size": 50,
     "skip_recent": timedelta(0),
     "lock_timeout": timedelta(seconds=30),
@@ -346,7 +347,7 @@ def test_many_nodes_leave_the_unroutable_to_each_other(kind: Any) -> None:
 
 
 WRITING = {"table", "schema", "create_schema", "metrics", "writer_hook", "context_providers", "serializer"}
-WRITING |= {"publish_enabled", "publish_after_save"}
+WRITING |= {"publish_enabled", "publish_after_save", "wakeups"}
 WRITING |= {"ordered", "on_dead", "serialize_keys"}  # the table remembers order, and writers agree with it
 PURGING = {"purge_retention", "purge_interval", "purge_batch_size"}
 

@@ -82,6 +82,9 @@ class OutboxConfig:
     max_poll_interval: timedelta | None = _option(None, or_none(ABOVE_ZERO), Of.DELIVERY,
         "the sleep is doubled after each look that found no more than a quarter of a batch, up to this; "
         "`None`: it is always `poll_interval`")
+    wakeups: bool = _option(True, SWITCH, Of.WRITING,
+        "tell other processes at once of rows that are left to them, and listen for it, where the store can "
+        "(PostgreSQL, over a connection more). Elsewhere the poller looks more often while it finds something")
     batch_size: int = _option(50, COUNT, Of.DELIVERY, "rows of one claim")
     skip_recent: timedelta = _option(timedelta(0), DURATION, Of.DELIVERY,
         "leave rows alone that are younger than this", refused_by=(Wiring.ORDERED,))

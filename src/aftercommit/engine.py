@@ -17,6 +17,7 @@ from aftercommit.delivery.leases import Held, Holding, Keeper
 from aftercommit.delivery.outcomes import rule_of
 from aftercommit.delivery.ownership import Ownership
 from aftercommit.delivery.settler import Settler
+from aftercommit.delivery.wakeups import Announcer, WakeupListener
 from aftercommit.delivery.worker import HotPathway, OutboxDispatcher
 from aftercommit.errors import InvalidOption
 from aftercommit.events.claims import Backlog
@@ -25,7 +26,6 @@ from aftercommit.handlers.routing import Router
 from aftercommit.meter import Meter
 from aftercommit.ordering.fleet import Fleet, cluster_of
 from aftercommit.ordering.keys import LookByKey, OrderedHotPath
-from aftercommit.ordering.wakeups import Announcer, WakeupListener
 from aftercommit.polling.due import Look, LookByTime
 from aftercommit.polling.manual import ManualDelivery
 from aftercommit.polling.poller import OutboxPoller
@@ -96,18 +96,21 @@ class Engine:
         self.dispatcher = OutboxDispatcher(
             runtime, store, lanes, self.delivery, settler, held, self.ownership, meter, config
         )
-        self._announcer, self._fleet, self._listener = self._company() if config.ordered else (None, None, None)
+        self._announcer, self._fleet, self._listener = self._company()
         look: Look
         if config.ordered:
             look = LookByKey(runtime, store, agenda, self.ownership, config, owner=owner)
             self.hot_path: HotPathway = OrderedHotPath(
-                self.dispatcher, agenda, router, meter, config, self.ownership, self._announcer, owner=owner
+                self.dispatcher, agenda, router, meter, config, self._announcer, self.ownership, owner=owner
             )
         else:
             look = LookByTime(runtime, store, config, owner=owner)
-            self.hot_path = HotPathway(self.dispatcher, agenda, router, meter, config, owner=owner)
-        self.poller = OutboxPoller(runtime, look, self.dispatcher, self.delivery, agenda, settler, meter, config)
-        hot_path = self.hot_path if config.delivers or config.ordered else None
+            self.hot_path = HotPathway(self.dispatcher, agenda, router, meter, config, self._announcer, owner=owner)
+        is_woken = config.ordered or self._listener is not None
+        self.poller = OutboxPoller(
+            runtime, look, self.dispatcher, self.delivery, agenda, settler, meter, config, is_woken=is_woken
+        )
+        hot_path = self.hot_path if config.delivers or self._announcer is not None else None
         self.writer = OutboxWriter(
             runtime, store, meter, hook=config.writer_hook, hot_path=hot_path, rows_of=router.rows_of
         )
@@ -117,20 +120,27 @@ class Engine:
 
     def _company(self) -> tuple[Announcer | None, Fleet | None, WakeupListener | None]:
         """Who tells the other instances, who shares the keys with them, and who hears them, where the store can."""
-        wakeups, membership = self._store.wakeups, self._store.membership
+        wakeups, membership = self._store.wakeups if self._config.wakeups else None, self._store.membership
         announcer = None if wakeups is None else Announcer(self.runtime, wakeups, self.owner, self.meter)
-        if membership is None or not (self._config.delivers and self._config.poller_enabled):
+        if not self._polls:
             return announcer, None, None
-        me = Instance(self.owner, node(), getpid())
-        fleet = Fleet(
-            self.runtime, membership, me, self.ownership, self.dispatcher, self.agenda, announcer, self._config
-        )
+        fleet = None
+        if self._config.ordered and membership is not None:
+            me = Instance(self.owner, node(), getpid())
+            fleet = Fleet(
+                self.runtime, membership, me, self.ownership, self.dispatcher, self.agenda, announcer, self._config
+            )
         if wakeups is None:
             return None, fleet, None
+        coordinator = None if fleet is None else fleet.coordinator
         listener = WakeupListener(
-            self.runtime, wakeups, self.owner, self.meter, self.agenda, self.ownership, fleet.coordinator
+            self.runtime, wakeups, self.owner, self.meter, self.agenda, self.ownership, coordinator
         )
         return announcer, fleet, listener
+
+    @property
+    def _polls(self) -> bool:
+        return self._config.delivers and self._config.poller_enabled
 
     def unblocked(self) -> None:
         """Dead events were replayed or discarded, of whatever keys."""
@@ -147,8 +157,7 @@ class Engine:
         except BaseException:
             self.is_started = False
             raise
-        if self._config.ordered:
-            await self._join()
+        await self._join()
         if self._config.delivers:
             self.keeper.start()
             self.settler.start()
@@ -166,7 +175,7 @@ class Engine:
                     messenger.start()
             if self._fleet is not None:
                 await self._fleet.start()
-            elif not (self._config.delivers and self._config.poller_enabled):
+            elif self._config.ordered and not self._polls:
                 self.ownership.share()
         except BaseException:
             self.is_started = False
@@ -183,7 +192,7 @@ class Engine:
 
     def _optional_services(self) -> list[Service]:
         services: list[Service] = []
-        if self._config.delivers and self._config.poller_enabled:
+        if self._polls:
             services.append(self.poller)
         if self._config.purge_retention is not None:
             services.append(self.purge)

@@ -13,9 +13,9 @@ import pytest
 
 from aftercommit.delivery.agenda import EVERYWHERE, Place
 from aftercommit.delivery.ownership import Ownership
+from aftercommit.delivery.wakeups import Announcer, News, WakeupListener
 from aftercommit.errors import StoreUnavailable
 from aftercommit.events.order import OrderKey
-from aftercommit.ordering.wakeups import Announcer, News, WakeupListener
 from aftercommit.ports import WakeupsUnavailable
 from aftercommit.runtime.threads import run
 from aftercommit.stores.postgres import asyncpg_driver, psycopg_listening, wakeups

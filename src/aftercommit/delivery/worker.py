@@ -15,6 +15,7 @@ from aftercommit.delivery.leases import Held, Holding, holding_of
 from aftercommit.delivery.outcomes import goes_on, rule_of
 from aftercommit.delivery.ownership import Ownership
 from aftercommit.delivery.settler import Settler
+from aftercommit.delivery.wakeups import Announcer
 from aftercommit.events.claims import Claimed
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.order import OrderKey
@@ -223,9 +224,11 @@ class HotPathway:
         router: Router,
         meter: Meter,
         config: OutboxConfig,
+        announcer: Announcer | None,
         *,
         owner: str,
     ) -> None:
+        """The announcer tells other processes of rows that are left to them, where the store can."""
         self.owner = owner
         self.lock_timeout = config.lock_timeout
         #: Whether workers and poller run, and whether events may come to them from memory.
@@ -235,6 +238,7 @@ class HotPathway:
         self._agenda = agenda
         self._router = router
         self._meter = meter
+        self._announcer = announcer
 
     def reserve(self, events: Sequence[EventEnvelope]) -> list[bool]:
         if not self.is_open:
@@ -277,6 +281,8 @@ class HotPathway:
 
     def _tell(self, events: Sequence[EventEnvelope]) -> None:
         self._agenda.add(EVERYWHERE)
+        if self._announcer is not None:
+            self._announcer.tell_everything()
 
     def unseen(self, events: Sequence[EventEnvelope]) -> None:
         self._agenda.expect([event.event_id for event in events], self._keys(events))

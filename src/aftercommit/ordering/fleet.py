@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import EVERYWHERE, Agenda
 from aftercommit.delivery.ownership import Change, Ownership
+from aftercommit.delivery.wakeups import Announcer
 from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.events.claims import PARTITION_COUNT, deadline_of
 from aftercommit.events.order import Cluster, ClusterMember, FleetView, Holder, Instance
 from aftercommit.events.redact import error_text
-from aftercommit.ordering.wakeups import Announcer
 from aftercommit.ports import Membership, Runtime
 from aftercommit.service import Repeating, Service
 

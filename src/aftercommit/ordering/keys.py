@@ -10,13 +10,13 @@ from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import Agenda
 from aftercommit.delivery.outcomes import rule_of
 from aftercommit.delivery.ownership import Ownership
+from aftercommit.delivery.wakeups import Announcer
 from aftercommit.delivery.worker import HotPathway, OutboxDispatcher
 from aftercommit.events.claims import Claim, deadline_of, order_key_of
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.order import Head, HeadsRequest, HeadState, KeyClaimRequest, OrderKey
 from aftercommit.handlers.routing import Router
 from aftercommit.meter import Meter
-from aftercommit.ordering.wakeups import Announcer
 from aftercommit.polling.due import Found
 from aftercommit.ports import EventStore, Runtime
 
@@ -178,14 +178,13 @@ class OrderedHotPath(HotPathway):
         router: Router,
         meter: Meter,
         config: OutboxConfig,
-        ownership: Ownership,
         announcer: Announcer | None,
+        ownership: Ownership,
         *,
         owner: str,
     ) -> None:
-        super().__init__(dispatcher, agenda, router, meter, config, owner=owner)
+        super().__init__(dispatcher, agenda, router, meter, config, announcer, owner=owner)
         self._ownership = ownership
-        self._announcer = announcer
 
     def _may_be_hot(self, event: EventEnvelope) -> bool:
         return event.key is None and not event.is_delayed

@@ -26,6 +26,9 @@ from aftercommit.service import Service
 
 log = logging.getLogger("aftercommit.poller")
 
+#: The interval behind a look that found something nobody had told of; it is doubled after each that finds nothing.
+QUICKEST: Final = timedelta(milliseconds=20)
+
 #: A cycle that found more than this part of a batch is followed by the next one soon.
 _BUSY: Final = 0.25
 
@@ -45,8 +48,11 @@ class OutboxPoller(Service):
         settler: Settler,
         meter: Meter,
         config: OutboxConfig,
+        *,
+        is_woken: bool = True,
     ) -> None:
-        """`look` finds, `handler` takes what is found; `delivery` knows who could receive it."""
+        """`look` finds, `handler` takes what is found; `delivery` knows who could receive it. Where nobody wakes it,
+        it looks again soon after it has found something."""
         super().__init__(runtime, "aftercommit-poller", agenda.monitor)
         self._look = look
         self._handler = handler
@@ -56,7 +62,8 @@ class OutboxPoller(Service):
         self._meter = meter
         self._batch_size = config.batch_size
         self._rule = rule_of(config)
-        self._pace = Pace(config.poll_interval, config.max_poll_interval, batch_size=config.batch_size)
+        quickest = None if is_woken else QUICKEST
+        self._pace = Pace(config.poll_interval, config.max_poll_interval, quickest, batch_size=config.batch_size)
         self._cycles_begun = self._cycles_ended = 0
         self._last_count: int | None = None
 
@@ -174,11 +181,13 @@ class OutboxPoller(Service):
         claim = found.claim
         if self._meter.exports:
             self._meter.record("oldest_lag_ms", oldest_lag(claim.rows))
-        self._pace.after(len(claim.rows))
+        interval = self._pace.after(len(claim.rows)).total_seconds()
         if not found.is_all:
             self._agenda.add(THE_REST)
         elif claim.next_due is not None:
             self._agenda.add(EVERYWHERE, claim.next_due)
+        if claim.rows:
+            self._agenda.add(EVERYWHERE, interval)  # there may be more where that came from
         self._agenda.found(row.lease.key.event_id for row in claim.rows)
 
 
@@ -189,16 +198,30 @@ def oldest_lag(rows: Iterable[Row]) -> int:
 
 
 class Pace:
-    """The poller's interval: always the same, or between a minimum and a maximum, as busy as the table is."""
+    """The poller's interval: always the same, or between a minimum and a maximum, as busy as the table is; and for a
+    while after something was found as quick as that."""
 
-    def __init__(self, minimum: timedelta, maximum: timedelta | None = None, *, batch_size: int = 1) -> None:
+    def __init__(
+        self,
+        minimum: timedelta,
+        maximum: timedelta | None = None,
+        quickest: timedelta | None = None,
+        *,
+        batch_size: int = 1,
+    ) -> None:
         self.interval = minimum
         self._minimum = minimum
+        self._quickest = minimum if quickest is None else min(quickest, minimum)
         self._maximum = minimum if maximum is None else maximum
         self._busy_from = batch_size * _BUSY
 
     def after(self, count: int) -> timedelta:
         """The interval behind a cycle that claimed so many rows."""
-        is_busy = count > self._busy_from
-        self.interval = self._minimum if is_busy else min(2 * self.interval, self._maximum)
+        if count and self._quickest < self._minimum:
+            self.interval = self._quickest
+        elif count > self._busy_from:
+            self.interval = self._minimum
+        else:
+            longest = self._minimum if self.interval < self._minimum else self._maximum
+            self.interval = min(2 * self.interval, longest)
         return self.interval

@@ -9,8 +9,8 @@ import pytest
 
 from aftercommit.delivery.agenda import EVERYWHERE, Place
 from aftercommit.delivery.ownership import Ownership
+from aftercommit.delivery.wakeups import APART, BYTES_AT_MOST, KEYS_AT_MOST, Announcer, News, WakeupListener
 from aftercommit.events.order import OrderKey
-from aftercommit.ordering.wakeups import APART, BYTES_AT_MOST, KEYS_AT_MOST, Announcer, News, WakeupListener
 from aftercommit.ports import WakeupsUnavailable
 from tests.delivery.faulty import (
     count_from_here,  # noqa: F401  (used by every test here)

@@ -1,4 +1,4 @@
-"""Wake-ups between the processes of a fleet: what this one tells the others, and what it hears from them."""
+"""Wake-ups between the processes of one outbox: what this one tells the others, and what it hears from them."""
 
 from __future__ import annotations
 
@@ -129,9 +129,9 @@ class WakeupListener(Service):
         meter: Meter,
         agenda: Agenda,
         ownership: Ownership,
-        fleet: Repeating,
+        fleet: Repeating | None,
     ) -> None:
-        """`fleet` is called when somebody came or left."""
+        """`fleet`, where there is one, is called when somebody came or left."""
         super().__init__(runtime, "aftercommit-listener")
         self._wakeups = wakeups
         self._instance_id = instance_id
@@ -151,7 +151,7 @@ class WakeupListener(Service):
             self._pass_on(messages)
         elif not self.is_stopping:  # it has only now begun to listen
             self._agenda.add(EVERYWHERE)
-            self._fleet.call()
+            self._fleet_changed()
 
     def _pass_on(self, messages: Iterable[str]) -> None:
         read = [news for news in map(News.read, messages) if news is not None and news.sender != self._instance_id]
@@ -162,6 +162,10 @@ class WakeupListener(Service):
         if keys := {key for news in read for key in news.keys if key.partition in owned}:
             self._agenda.add(keys)
         if any(news.fleet for news in read):
+            self._fleet_changed()
+
+    def _fleet_changed(self) -> None:
+        if self._fleet is not None:
             self._fleet.call()
 
     async def stop(self, timeout: float | None = 5.0) -> bool:
