@@ -162,6 +162,13 @@ class Pool(Generic[P]):
             else:
                 self._idle.append(one)
 
+    def clear(self) -> None:
+        """One was found dead, so those that are idle may be, too."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for one in idle:
+            one.drop()
+
     async def close(self) -> None:
         """Close what is idle; what is lent is closed when it comes back."""
         with self._lock:
@@ -192,7 +199,7 @@ class Link(Pooled, Protocol):
 
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], give: Give, *, writes: bool) -> T: ...
 
-    async def begin(self, give: Give) -> OpenTransaction: ...
+    async def begin(self, give: Give, isolation: str | None = None) -> OpenTransaction: ...
 
 
 class Lender(Protocol):
@@ -245,9 +252,9 @@ class LinkExecutor:
         link = await self._own.take()
         return await link.transact(work, self._own.give, writes=writes)
 
-    async def begin(self) -> OpenTransaction:
+    async def begin(self, isolation: str | None = None) -> OpenTransaction:
         link = await self._lent.take()
-        return await link.begin(self._lent.give)
+        return await link.begin(self._lent.give, isolation)
 
     async def close(self) -> None:
         await self._own.close()

@@ -150,7 +150,7 @@ class SqliteLink:
         """Begin, work, commit; roll back whatever went wrong. Reads need no transaction."""
         if not writes:
             return await self._read(work, give)
-        tx = await self.begin(give, SqliteTransaction)
+        tx = await self.begin(give, kind=SqliteTransaction)
         try:
             value = await work(tx)
             await tx.commit()
@@ -165,7 +165,13 @@ class SqliteLink:
         finally:
             await give(self, is_sound=self.is_clean)
 
-    async def begin(self, give: Give, kind: Callable[..., S] = OpenSqliteTransaction) -> S:  # type: ignore[assignment]
+    async def begin(
+        self,
+        give: Give,
+        isolation: str | None = None,
+        *,
+        kind: Callable[..., S] = OpenSqliteTransaction,  # type: ignore[assignment]
+    ) -> S:
         """This process's write lock first, then SQLite's. Everything is in one function: each write passes here."""
         lock, is_writing = self.write_lock, False
         try:
