@@ -31,8 +31,8 @@ MODES += "current_setting('transaction_deferrable')"
 STRICT = ("serializable", "on", "on")
 PLAIN = ("read committed", "off", "off")
 
-DEFAULTS = {f"default_transaction_{name}": value for name, value in zip(("isolation", "read_only"), STRICT)}
-DEFAULTS["default_transaction_deferrable"] = "on"
+NAMES = ("default_transaction_isolation", "default_transaction_read_only", "default_transaction_deferrable")
+DEFAULTS = dict(zip(NAMES, STRICT, strict=True))
 
 OPTIONS = {"isolation_level": "SERIALIZABLE", "postgresql_readonly": True, "postgresql_deferrable": True}
 

@@ -55,7 +55,6 @@ class OwnPool:
     async def take(self) -> Link:
         place = await self._pool.take()
         if place.link is not None and place.home is not self._kind.home():
-            self._pool.clear()
             place.drop()
         if place.link is None:
             try:

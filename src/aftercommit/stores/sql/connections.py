@@ -105,6 +105,8 @@ class Pool(Generic[P]):
         with self._lock:
             if self._idle or len(self._lent) < self.largest or self._has_lost():
                 one = self._idle.pop() if self._idle else self._make()
+                if self.is_lost(one):  # it was kept on a loop that has ended, and so were others
+                    self.clear()
                 self._lent.add(one)
                 return one
             turn = self._turn()
@@ -137,6 +139,8 @@ class Pool(Generic[P]):
         """Under the lock: make room of those that will never come back."""
         lost = {one for one in list(self._lent) if self.is_lost(one)}
         self._lent -= lost
+        for one in lost:
+            one.drop()
         return bool(lost)
 
     async def give(self, one: P, *, is_sound: bool = True) -> None:
@@ -165,6 +169,7 @@ class Pool(Generic[P]):
     def clear(self) -> None:
         """One was found dead, so those that are idle may be, too."""
         with self._lock:
+            self._has_lost()
             idle, self._idle = self._idle, []
         for one in idle:
             one.drop()

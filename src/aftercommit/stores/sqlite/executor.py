@@ -256,8 +256,10 @@ def execute_all_or_none(raw: sqlite3.Connection, sql: str, parameters: Sequence[
 
 
 def fault_of(error: Exception) -> Fault:
-    """A value that SQLite cannot take is of one row; an unreachable, locked or full database is nobody's row."""
+    """A value that SQLite cannot take is of one row; a locked or full database is nobody's row."""
     if isinstance(error, sqlite3.OperationalError):
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            return Fault.FULL
         return Fault.MISSING_TABLE if "no such table" in str(error) else Fault.OTHER
     if isinstance(error, sqlite3.Error | OverflowError | UnicodeError) and not isinstance(error, OutboxError):
         return Fault.ROW
