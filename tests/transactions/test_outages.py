@@ -53,27 +53,28 @@ async def commit(outbox: Any, tx: Any) -> None:
     await tx.commit()
 
 
-@pytest.mark.parametrize("is_heard", [False, True], ids=["at once", "later"])
-@pytest.mark.parametrize("step", [query, write, nest, commit], ids=lambda step: step.__name__)
-def test_a_session_that_ends_in_a_transaction_is_unavailable(
-    server_world: World, step: Callable[[Any, Any], Awaitable[None]], is_heard: bool
-) -> None:
+def test_a_session_that_ends_in_a_transaction_is_unavailable(server_world: World) -> None:
     """Whether the driver has heard of it, as asyncpg does, or finds out; and the block after it works."""
     world = server_world
 
     async def scenario() -> None:
         outbox = world.outbox()
-        with pytest.raises(StoreUnavailable, match="cannot be reached") as caught:
-            async with outbox.transaction() as tx:
-                await tx.execute("SELECT 1")
-                assert kill_sessions(world)
-                until(lambda: not sessions(world), what="the end of all sessions")
-                for _ in range(5 if is_heard else 0):
-                    await step_aside(world)
-                await step(outbox, tx)
-        assert isinstance(caught.value.__cause__, DRIVERS)
+        for step in (query, write, nest, commit):
+            for turns in (0, 5):
+                with pytest.raises(StoreUnavailable, match="cannot be reached") as caught:
+                    await interrupted(outbox, step, turns)
+                assert isinstance(caught.value.__cause__, DRIVERS)
         async with outbox.transaction():
             await outbox.write("T", "{}")
+
+    async def interrupted(outbox: Any, step: Callable[[Any, Any], Awaitable[None]], turns: int) -> None:
+        async with outbox.transaction() as tx:
+            await tx.execute("SELECT 1")
+            assert kill_sessions(world)
+            until(lambda: not sessions(world), what="the end of all sessions")
+            for _ in range(turns):
+                await step_aside(world)
+            await step(outbox, tx)
 
     world.run(scenario)
     assert len(world.rows()) == 1
