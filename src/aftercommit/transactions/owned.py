@@ -165,13 +165,18 @@ class OwnedTransaction:
         return await self._told(self._intact().opened.query(sql, parameters))
 
     async def _told(self, work: Coroutine[Any, Any, T]) -> T:
-        """What happens to the database as a whole is said in our words; all else is between the user and the driver."""
         try:
             return await work
         except Exception as error:
-            if (outage := self._store.outage(error)) is not None:
-                raise outage from error
-            raise
+            raise self._ours(error)  # noqa: B904
+
+    def _ours(self, error: BaseException) -> BaseException:
+        """What happens to the database as a whole is said in our words; all else is between the user and the driver."""
+        outage = self._store.outage(error) if isinstance(error, Exception) else None
+        if outage is None:
+            return error
+        outage.__cause__ = error
+        return outage
 
     async def _commit(self) -> None:
         """Commit, or release the savepoint. Again is fine."""
@@ -188,21 +193,24 @@ class OwnedTransaction:
             if not root.opened.is_open:
                 raise _ended_elsewhere()
             if len(root.blocks) > 1:
-                await self._told(root.opened.release(self._savepoint))
+                await root.opened.release(self._savepoint)
             else:
                 if root.is_exposed and self._written:
                     await self._forget_undone(root)
-                await self._told(root.opened.commit())
+                await root.opened.commit()
         except BaseException as error:
-            await self._undo(root, error)
-            raise
+            ours = self._ours(error)
+            await self._undo(root, ours)
+            raise ours  # noqa: B904
         self._end("committed", root)
         if root.blocks:  # a released savepoint is part of what is around it
             around = root.blocks[-1]
             around._on_commit += self._on_commit
             around._on_rollback += self._on_rollback
             around._written += self._written
-        elif self._on_commit:
+        elif len(self._on_commit) == 1:  # nearly always: one write
+            self._on_commit[0]()
+        else:
             run_all(self._on_commit)
 
     async def _forget_undone(self, root: Root) -> None:
