@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from inspect import isawaitable
 from typing import Any
 
@@ -23,7 +24,7 @@ def over_url(conninfo: str, colour: Colour, **modes: Any) -> PostgresExecutor:
     kind = PsycopgLink if colour is Colour.BLOCKING else AsyncPsycopgLink
     connection: Any = Connection if kind is PsycopgLink else AsyncConnection
     settings: dict[str, Any] = {"autocommit": True}
-    if "connect_timeout" not in conninfo_to_dict(conninfo):
+    if "connect_timeout" not in conninfo_to_dict(conninfo) and "PGCONNECT_TIMEOUT" not in os.environ:
         settings["connect_timeout"] = int(PATIENCE)
 
     async def connected(is_direct: bool) -> Link:
