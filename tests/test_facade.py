@@ -119,6 +119,7 @@ NAMES = [
     "Stats",
     "StoreBusy",
     "StoreForbidden",
+    "StoreFull",
     "StoreReadOnly",
     "StoreUnavailable",
     "StoredError",

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from aftercommit.errors import SchemaMissing as SchemaMissing
     from aftercommit.errors import StoreBusy as StoreBusy
     from aftercommit.errors import StoreForbidden as StoreForbidden
+    from aftercommit.errors import StoreFull as StoreFull
     from aftercommit.errors import StoreReadOnly as StoreReadOnly
     from aftercommit.errors import StoreUnavailable as StoreUnavailable
     from aftercommit.errors import TransactionEnded as TransactionEnded
@@ -113,8 +114,8 @@ _HOMES = {
         "ColourMismatch", "DuplicateHandler", "DuplicateListener", "HandlerTimeout", "InvalidEvent", "InvalidHandler",
         "InvalidHeaders", "InvalidListener", "InvalidName", "InvalidOption", "InvalidPayload", "InvalidPayloadType",
         "InvalidSchedule", "MissingDriver", "NotAwaited", "NotInTransaction", "OutboxError", "PayloadNotText",
-        "PayloadTooLarge", "SchemaMismatch", "SchemaMissing", "StoreBusy", "StoreForbidden", "StoreReadOnly",
-        "StoreUnavailable", "TransactionEnded", "UndecodablePayload", "UndecodableRow", "UnknownStore",
+        "PayloadTooLarge", "SchemaMismatch", "SchemaMissing", "StoreBusy", "StoreForbidden", "StoreFull",
+        "StoreReadOnly", "StoreUnavailable", "TransactionEnded", "UndecodablePayload", "UndecodableRow", "UnknownStore",
         "UnroutableEvent", "UnsupportedTransaction",
     ),
     "events.claims": ("Claimed", "DeadEvent", "Lease"),

@@ -123,13 +123,17 @@ class AsyncOutbox(OutboxBase):
         if isinstance(context, DbapiTransaction):
             await self._store.refuse_foreign(context.current_connection(), context.tx)
 
-    def transaction(self) -> AsyncTransaction:
-        """A block that commits at its end and rolls back on an error; nested it is a savepoint."""
-        return AsyncTransaction(self, self._store, self._current().runtime)
+    def transaction(self, *, isolation: str | None = None) -> AsyncTransaction:
+        """A block that commits at its end and rolls back on an error; nested it is a savepoint.
 
-    async def begin(self) -> AsyncTransaction:
+        In the isolation level of the connection, or in this one: "SERIALIZABLE", "repeatable read" …
+        """
+        return AsyncTransaction(self, self._store, self._current().runtime, isolation=isolation)
+
+    async def begin(self, *, isolation: str | None = None) -> AsyncTransaction:
         """A transaction steered by hand. A `with` block around it rolls back unless commit() was called."""
-        return await AsyncTransaction(self, self._store, self._current().runtime, commits_on_exit=False).begin()
+        runtime = self._current().runtime
+        return await AsyncTransaction(self, self._store, runtime, isolation=isolation, commits_on_exit=False).begin()
 
     async def create_schema(self) -> None:
         """Create or upgrade the tables now."""

@@ -9,7 +9,8 @@ OutboxError
 ├── DuplicateListener, InvalidListener, UnroutableEvent, InvalidHandler,
 │   DuplicateHandler, HandlerTimeout                                                who was to receive it
 ├── InvalidOption, UnknownStore, ColourMismatch                                     how the outbox was built
-├── StoreBusy, SchemaMissing, SchemaMismatch, UndecodableRow                        the database
+├── StoreBusy, StoreUnavailable, StoreFull, StoreReadOnly, StoreForbidden,
+│   SchemaMissing, SchemaMismatch, UndecodableRow                                   the database
 └── RetryAfterError, Discard, DeadLetter, Unavailable (in aftercommit.events.outcome)      raised by handlers
 """
 
@@ -135,6 +136,10 @@ class StoreForbidden(OutboxError, PermissionError, code="AC035"):
 
 class StoreReadOnly(OutboxError, RuntimeError, code="AC036"):
     """The database takes no writes: a replica, or a session that is set to read-only."""
+
+
+class StoreFull(OutboxError, OSError, code="AC037"):
+    """The database has no room left for what was to be written."""
 
 
 class InvalidOption(OutboxError, ValueError, code="AC040"):

@@ -94,13 +94,17 @@ class Outbox(OutboxBase):
         elif isinstance(context, UnitOfWork) and not self._store.is_ready and context.may_open_store():
             run(self._store.open())
 
-    def transaction(self) -> Transaction:
-        """A block that commits at its end and rolls back on an error; nested it is a savepoint."""
-        return Transaction(self, self._store, (self._engine or self._current()).runtime)
+    def transaction(self, *, isolation: str | None = None) -> Transaction:
+        """A block that commits at its end and rolls back on an error; nested it is a savepoint.
 
-    def begin(self) -> Transaction:
+        In the isolation level of the connection, or in this one: "SERIALIZABLE", "repeatable read" …
+        """
+        return Transaction(self, self._store, (self._engine or self._current()).runtime, isolation=isolation)
+
+    def begin(self, *, isolation: str | None = None) -> Transaction:
         """A transaction steered by hand. A `with` block around it rolls back unless commit() was called."""
-        return Transaction(self, self._store, self._current().runtime, commits_on_exit=False).begin()
+        runtime = self._current().runtime
+        return Transaction(self, self._store, runtime, isolation=isolation, commits_on_exit=False).begin()
 
     def create_schema(self) -> None:
         """Create or upgrade the tables now."""

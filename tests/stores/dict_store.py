@@ -135,8 +135,10 @@ class DictStore:
 
     def abandon(self) -> None: ...
 
-    async def begin(self) -> OpenTransaction:
+    async def begin(self, isolation: str | None = None) -> OpenTransaction:
         return DictTransaction(self._rows)
+
+    def outage(self, error: Exception) -> None: ...
 
     def adopt(self, handle: object) -> AdoptedTx | None:
         return None

@@ -20,6 +20,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from aftercommit.ports import Colour
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.postgres.asyncpg_driver import AsyncpgPool
+from aftercommit.stores.sql import connections
 from tests.databases import cleared
 from tests.stores.kit import run_in
 from tests.support import World
@@ -112,7 +113,10 @@ def make_impatient(executor: Any, patched: pytest.MonkeyPatch, seconds: float = 
     """From now on it waits only so long for a connection. Not from the beginning: where much else goes on, it takes
     longer than that to make one."""
     pool = executor._lender._pool
-    patched.setattr(pool if isinstance(pool, AsyncpgPool) else pool.pool, "timeout", seconds)
+    if isinstance(pool, connections.Pool):
+        patched.setattr(connections, "PATIENCE", seconds)
+    else:
+        patched.setattr(pool if isinstance(pool, AsyncpgPool) else pool.pool, "timeout", seconds)
 
 
 def micros(value: datetime | None) -> int | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from aftercommit.ports import Colour
-from aftercommit.stores.sqlserver.connection import BEGIN, COMMIT, ROLLBACK, SESSION
+from aftercommit.stores.sqlserver.connection import BEGIN, COMMIT, LEVEL, ROLLBACK, SESSION
 from aftercommit.stores.sqlserver.executor import SqlServerExecutor
 from tests.stores.kit import run_in
 
@@ -66,6 +66,8 @@ class Server:
         #: Asked before every statement; raises what is to go wrong.
         self.before: Callable[[Connection, str], None] = lambda connection, sql: None
         self.connecting: list[Error] = []
+        #: The number of the isolation level that sessions begin with.
+        self.level = 2
 
     def connect(self, *_: object, **__: object) -> Connection:
         if self.connecting:
@@ -97,9 +99,9 @@ class Server:
 
     @property
     def said(self) -> list[str]:
-        """The statements, without the question that errors and handed out connections lead to."""
+        """The statements, without the questions that errors and new and handed out connections lead to."""
         words = {SESSION: "session", BEGIN: "begin", COMMIT: "commit", ROLLBACK: "rollback"}
-        return [words.get(sql, sql) for sql in self.log if sql != "SELECT @@TRANCOUNT"]
+        return [words.get(sql, sql) for sql in self.log if sql not in ("SELECT @@TRANCOUNT", LEVEL)]
 
 
 class Connection:
@@ -141,9 +143,11 @@ class Connection:
         return self._answer(sql, parameters)
 
     def _answer(self, sql: str, parameters: Any) -> tuple[list[Any] | None, int]:
-        if sql in (SESSION, BEGIN, ROLLBACK):
+        if sql == ROLLBACK or sql.startswith(SESSION):
             self.undo()
-            self.depth = 1 if sql == BEGIN else 0
+            self.depth = 1 if sql.endswith("BEGIN TRANSACTION") else 0
+        elif sql == LEVEL:
+            return [(self.server.level,)], -1
         elif sql == "BEGIN TRANSACTION":
             self.depth += 1
         elif sql == COMMIT:

@@ -12,6 +12,7 @@ from aftercommit.errors import (
     SchemaMissing,
     StoreBusy,
     StoreForbidden,
+    StoreFull,
     StoreReadOnly,
     StoreUnavailable,
 )
@@ -31,6 +32,7 @@ ERROR = RuntimeError("permission denied for postgresql://ann:hunter2@db/app")
         (Fault.FORBIDDEN, StoreForbidden, "db:5432/app forbids", "GRANT SELECT, INSERT, UPDATE, DELETE ON ob_x"),
         (Fault.READ_ONLY, StoreReadOnly, "db:5432/app takes no writes", "primary"),
         (Fault.UNREACHABLE, StoreUnavailable, "db:5432/app cannot be reached", "the server runs"),
+        (Fault.FULL, StoreFull, "db:5432/app has no room left", "make room"),
         (Fault.BUSY, StoreBusy, "db:5432/app was busy", "keep transactions short"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 
 from aftercommit.errors import StoreBusy
 from aftercommit.events.order import Instance
-from aftercommit.stores.postgres import asyncpg_driver, psycopg_pools
+from aftercommit.stores.postgres import lenders
 from aftercommit.stores.postgres.dialect import PSYCOPG
 from aftercommit.stores.sql.statements import Statements, TableNames
 from aftercommit.testing.kit import LEASE
@@ -97,8 +97,7 @@ def test_heartbeats_hardly_touch_an_index(postgres_table: Table) -> None:
 
 
 def test_heartbeats_do_not_wait_for_connections_that_handlers_have(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (psycopg_pools, asyncpg_driver):
-        monkeypatch.setattr(module, "LARGEST", 2)
+    monkeypatch.setattr(lenders, "LARGEST", 2)
 
     async def scenario() -> None:
         async with way.opened() as store:

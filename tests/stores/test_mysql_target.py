@@ -242,7 +242,7 @@ def test_a_session_that_may_only_read_is_told(table: Table, colour: Colour) -> N
     [
         (1213, Fault.CONFLICT),
         (1205, Fault.BUSY),
-        (1040, Fault.BUSY),
+        (1040, Fault.UNREACHABLE),
         (1146, Fault.MISSING_TABLE),
         (1142, Fault.FORBIDDEN),
         (1044, Fault.FORBIDDEN),

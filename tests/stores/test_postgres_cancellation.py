@@ -54,7 +54,7 @@ WORKS = {"fetch": fetched, "transact": transacted, "begin": stepped}
 
 
 def pool_of(store: Any, target: Any) -> Any:
-    return store.executor._lender._pool.pool if isinstance(target, str) else target
+    return store.executor._lender._pool if isinstance(target, str) else target
 
 
 @pytest.mark.parametrize("kind", TARGETS)

@@ -280,3 +280,18 @@ def test_a_forked_child_leaves_the_connections_of_its_parent_alone(bench: SqlSer
 
     bench.run(scenario)
     assert len(bench.server.open) == 1
+
+
+def test_a_connection_that_takes_no_writes_is_not_lent_again(bench: SqlServerBench) -> None:
+    """After a switchover it stays with the former primary; a new one leads to the new one."""
+    read_only = refused(Error, "42000", 3906, "Failed to update database because it is read-only.")
+
+    async def scenario() -> None:
+        for insert in (bench.insert, bench.insert_as_user):
+            bench.server.fail("INSERT", read_only)
+            with pytest.raises(Error, match="read-only"):
+                await insert(len(bench.server.connections))
+            await insert(len(bench.server.connections))
+
+    bench.run(scenario)
+    assert (len(bench.server.connections), len(bench.server.committed)) == (4, 2)

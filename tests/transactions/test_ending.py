@@ -357,7 +357,7 @@ def test_a_block_that_fails_to_begin_leaves_no_trace(world: World, monkeypatch: 
         await outbox.create_schema()
         executor = (outbox if world.is_async else outbox.plain)._store.executor
 
-        async def fail() -> None:
+        async def fail(_: object) -> None:
             raise sqlite3.OperationalError("disk I/O error")
 
         with monkeypatch.context() as patched:

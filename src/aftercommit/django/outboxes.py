@@ -55,11 +55,16 @@ class DjangoOutbox(Outbox):
             fix='AFTERCOMMIT = {"default": {"unroutable_grace": "10m"}} for processes with different handlers',
         )
 
-    def transaction(self) -> Any:
+    def transaction(self, *, isolation: str | None = None) -> Any:
         """An atomic block on this database; nested it is a savepoint."""
+        if isolation is not None:
+            raise InvalidOption(
+                f"isolation is {isolation!r}, and atomic blocks of Django take none",
+                fix=f"DATABASES[{self.alias!r}]['OPTIONS'] has the isolation level of all of them",
+            )
         return atomic(using=self.alias)
 
-    def begin(self) -> Any:
+    def begin(self, *, isolation: str | None = None) -> Any:
         return run(self._djangos.executor.begin())  # which says what to use instead
 
     def start(self) -> Self:

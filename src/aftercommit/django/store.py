@@ -61,7 +61,7 @@ class BlockExecutor:
         with atomic(using=self._alias):
             return await work(self._vendor.tx(connections[self._alias]))
 
-    async def begin(self) -> NoReturn:
+    async def begin(self, isolation: str | None = None) -> NoReturn:
         raise UnsupportedTransaction(
             "in Django a transaction is an atomic block", fix=f"with transaction.atomic(using={self._alias!r}): …"
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
+from aftercommit.errors import InvalidOption, OutboxError
 from aftercommit.events.claims import (
     Backlog,
     Claim,
@@ -31,6 +32,8 @@ class Capabilities:
     needs_transaction: bool = True
     #: A transaction of the store's can be rolled back in part.
     has_savepoints: bool = True
+    #: The levels of isolation that `begin` can be asked for, in capitals.
+    isolations: tuple[str, ...] = ()
     #: Transactions that write the same key wait for each other.
     serializes_keys: bool = False
     #: `heads` and `claim_keys` claim key by key, in order of position.
@@ -39,6 +42,16 @@ class Capabilities:
     wakes_others: bool = False
     #: What a handler changes can be committed together with the outcome of its event. No store does it yet.
     has_transactional_effects: bool = False
+
+    def level(self, isolation: str, where: str) -> str:
+        """One of `isolations` as it was asked for, in whatever letters."""
+        level = isolation.upper().replace("_", " ")
+        if level not in self.isolations:
+            raise InvalidOption(
+                f"isolation is {isolation!r}, which transactions of {where} cannot be asked for",
+                fix=" or ".join(["leave it out", *(f"isolation={each!r}" for each in self.isolations)]),
+            )
+        return level
 
 
 class EventStore(Protocol):
@@ -97,8 +110,13 @@ class EventStore(Protocol):
 
     # ------------------------------------------------------------ writing
 
-    async def begin(self) -> OpenTransaction:
-        """A transaction that the user steers, on a connection of the store's."""
+    async def begin(self, isolation: str | None = None) -> OpenTransaction:
+        """A transaction that the user steers, on a connection of the store's: in one of the levels that the store
+        says it has, else as the connection's own transactions begin."""
+
+    def outage(self, error: Exception) -> OutboxError | None:
+        """Our own word for an error of a user's statement or commit that is about the database as a whole: it is away,
+        or full. None for all others, which are between the user and the driver."""
 
     def adopt(self, handle: object) -> AdoptedTx | None:
         """The transaction of a caller's own connection; None when it is no connection that this store, in its colour,

@@ -27,7 +27,8 @@ class OpenTransaction(Tx, Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether the database still has the transaction that was begun."""
+        """Whether the database still has the transaction that was begun, or its session has ended: a statement can do
+        no harm then, and says best what has happened."""
 
     async def query(self, sql: str, parameters: Any = ()) -> QueryResult: ...
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
-from aftercommit.errors import NotAwaited, NotInTransaction, TransactionEnded, UnsupportedTransaction
+from aftercommit.errors import InvalidOption, NotAwaited, NotInTransaction, TransactionEnded, UnsupportedTransaction
 from aftercommit.events.claims import QueryResult
 from aftercommit.events.redact import error_text
 from aftercommit.ports import Callback, EventStore, OpenTransaction, Runtime, WrittenRows
 from aftercommit.runtime.process import here
+from aftercommit.transactions.callbacks import checked, run_all
 from aftercommit.transactions.pending import PendingWrite
 
 log = logging.getLogger("aftercommit.transactions")
+
+T = TypeVar("T")
 
 #: The transactions that are open around the running code, innermost last.
 _open: Final[ContextVar[tuple[OwnedTransaction, ...]]] = ContextVar("aftercommit_transactions", default=())
@@ -54,10 +57,19 @@ class OwnedTransaction:
 
     observes_commit = True
 
-    def __init__(self, outbox: object, store: EventStore, runtime: Runtime, *, commits_on_exit: bool = True) -> None:
+    def __init__(
+        self,
+        outbox: object,
+        store: EventStore,
+        runtime: Runtime,
+        *,
+        isolation: str | None = None,
+        commits_on_exit: bool = True,
+    ) -> None:
         self.outbox = outbox
         self._store = store
         self._runtime = runtime
+        self._isolation = isolation and store.capabilities.level(isolation, store.where)
         self._commits_on_exit = commits_on_exit
         #: None before it is begun and after it has ended.
         self._root: Root | None = None
@@ -103,11 +115,11 @@ class OwnedTransaction:
 
     def after_commit(self, callback: Callback) -> None:
         """Call it once the whole transaction is committed, and only then."""
-        (self._root or self._refuse()).blocks[-1]._on_commit.append(_callable(callback))
+        (self._root or self._refuse()).blocks[-1]._on_commit.append(checked(callback))
 
     def after_rollback(self, callback: Callback) -> None:
         """Call it once this part is rolled back, or when the outcome of the commit is unknown."""
-        (self._root or self._refuse()).blocks[-1]._on_rollback.append(_callable(callback))
+        (self._root or self._refuse()).blocks[-1]._on_rollback.append(checked(callback))
 
     def wrote(self, rows: WrittenRows) -> None:
         block = (self._root or self._refuse()).blocks[-1]
@@ -128,9 +140,14 @@ class OwnedTransaction:
         if outer is None:
             if not self._store.is_ready:
                 await self._store.open()
-            root = Root(await self._store.begin(), self._runtime.identity(), here.token)
+            root = Root(await self._store.begin(self._isolation), self._runtime.identity(), here.token)
         else:
             root = outer._intact()
+            if self._isolation is not None:
+                raise InvalidOption(
+                    f"a transaction is open, and isolation={self._isolation!r} cannot be that of a part of it",
+                    fix="give isolation to the outermost outbox.transaction()",
+                )
             if not self._store.capabilities.has_savepoints:
                 raise UnsupportedTransaction(
                     f"a transaction is open, and {self._store.where} has no savepoints",
@@ -138,14 +155,28 @@ class OwnedTransaction:
                 )
             root.savepoints += 1
             self._savepoint = f"aftercommit_{root.savepoints}"
-            await root.opened.savepoint(self._savepoint)
+            await self._told(root.opened.savepoint(self._savepoint))
         root.blocks.append(self)
         self._root = root
         # One that was ended in another context is still in this one.
         _open.set((*[each for each in _open.get() if each._root is not None], self))
 
     async def _query(self, sql: str, parameters: Any = ()) -> QueryResult:
-        return await self._intact().opened.query(sql, parameters)
+        return await self._told(self._intact().opened.query(sql, parameters))
+
+    async def _told(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await work
+        except Exception as error:
+            raise self._ours(error)  # noqa: B904
+
+    def _ours(self, error: BaseException) -> BaseException:
+        """What happens to the database as a whole is said in our words; all else is between the user and the driver."""
+        outage = self._store.outage(error) if isinstance(error, Exception) else None
+        if outage is None:
+            return error
+        outage.__cause__ = error
+        return outage
 
     async def _commit(self) -> None:
         """Commit, or release the savepoint. Again is fine."""
@@ -168,15 +199,18 @@ class OwnedTransaction:
                     await self._forget_undone(root)
                 await root.opened.commit()
         except BaseException as error:
-            await self._undo(root, error)
-            raise
+            ours = self._ours(error)
+            await self._undo(root, ours)
+            raise ours  # noqa: B904
         self._end("committed", root)
         if root.blocks:  # a released savepoint is part of what is around it
             around = root.blocks[-1]
             around._on_commit += self._on_commit
             around._on_rollback += self._on_rollback
             around._written += self._written
-        elif self._on_commit:
+        elif len(self._on_commit) == 1:  # nearly always: one write
+            self._on_commit[0]()
+        else:
             run_all(self._on_commit)
 
     async def _forget_undone(self, root: Root) -> None:
@@ -277,30 +311,3 @@ def _ended_elsewhere() -> TransactionEnded:
         "the transaction was ended on the connection itself, before the block did it",
         fix="use tx.commit() and tx.rollback(), and no statement that rolls back by itself",
     )
-
-
-def _callable(callback: Callback) -> Callback:
-    if not callable(callback):
-        raise TypeError(f"a callback is called without arguments; {callback!r} cannot be called")
-    return callback
-
-
-def run_all(callbacks: Iterable[Callback], *, beside: BaseException | None = None) -> None:
-    """Run every callback; the first error is raised at the end, with notes of the others.
-
-    Beside an error that is on its way to the caller they are all notes of that one. What stops a program stops it.
-    """
-    errors: list[BaseException] = []
-    for callback in callbacks:
-        try:
-            callback()
-        except BaseException as error:
-            errors.append(error)
-    if not errors:
-        return
-    loudest = next((each for each in errors if not isinstance(each, Exception)), beside or errors[0])
-    for each in errors:
-        if each is not loudest:
-            loudest.add_note(f"another callback failed too: {each!r}")
-    if loudest is not beside:
-        raise loudest

@@ -15,11 +15,12 @@ from asyncmy.errors import MySQLError
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour
 from aftercommit.runtime.process import here
+from aftercommit.runtime.threads import run
 from aftercommit.stores.mysql import pool
 from aftercommit.stores.mysql.executor import MysqlExecutor
 from aftercommit.stores.mysql.link import DriverLink
 from aftercommit.stores.mysql.target import Address
-from aftercommit.stores.sql.aio import TaskTurn
+from aftercommit.stores.sql.aio import TaskTurn, cut
 
 
 class AsyncmyLink(DriverLink):
@@ -74,6 +75,8 @@ class AsyncmyLink(DriverLink):
             await self.raw.ensure_closed()
 
     def drop(self) -> None:
+        if self.is_open and self.is_lost and self._process is here.token:
+            cut(run(self.raw.connect())[1])  # which gives what is connected, its wire the second of it
         super().drop()
         if self._process is here.token:
             self.raw._connected = False  # which close() leaves as it was

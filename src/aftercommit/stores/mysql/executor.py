@@ -17,9 +17,11 @@ from aftercommit.stores.sql.execution import Fault, refuse_transaction_control
 
 T = TypeVar("T")
 
-#: For the next transaction only, so that no setting of the server or of the session counts. Under REPEATABLE READ
-#: a claim would lock the gaps between rows as well, and writers would wait for it.
-_READ_COMMITTED: Final = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+#: For the next transaction only, so that no setting of the server or of the session counts.
+_ISOLATION: Final = "SET TRANSACTION ISOLATION LEVEL "
+
+#: Our own. Under REPEATABLE READ a claim would lock the gaps between rows as well, and writers would wait for it.
+_READ_COMMITTED: Final = f"{_ISOLATION}READ COMMITTED"
 
 _BEGIN: Final = "START TRANSACTION"
 
@@ -49,6 +51,8 @@ class MysqlLink:
     _driver_error: type[Exception]
     #: Is told of one that did not survive.
     _lose: Callable[[DriverLink], Awaitable[None]] | None = None
+    #: What users' transactions begin in; None leaves it to the session.
+    isolation: str | None = None
     link: DriverLink | None = None
 
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], give: Give, *, writes: bool) -> T:
@@ -68,17 +72,18 @@ class MysqlLink:
                 await link.run("COMMIT")
         except BaseException as error:
             # A connection on which a rollback is in doubt is given up: a cancelled statement leaves replies unread.
-            if is_in_step(error, self._driver_error):
+            if is_in_step(error, self._driver_error) and fault_of(error, self._driver_error) is not Fault.READ_ONLY:
                 await rolled_back(link)
             else:
                 link.drop()
             raise
         return value
 
-    async def begin(self, give: Give) -> OpenMysqlTransaction:
-        """In the isolation level of the server: it is the user's transaction."""
+    async def begin(self, give: Give, isolation: str | None = None) -> OpenMysqlTransaction:
+        """In the isolation level of the session, if nobody asked for another: it is the user's transaction."""
+        isolation = isolation or self.isolation
         try:
-            link = await self._ready((_BEGIN,))
+            link = await self._ready((f"{_ISOLATION}{isolation}", _BEGIN) if isolation else (_BEGIN,))
         except BaseException:
             await give(self, is_sound=self.is_sound)
             raise
@@ -144,6 +149,8 @@ class OpenMysqlTransaction(LinkTx):
     _is_lent: bool = True
     #: The user has the driver's connection, so the state that was heard last may be an old one.
     _is_exposed: bool = False
+    #: After a switchover a session of the former primary would take no writes for ever: nobody gets it again.
+    _is_read_only: bool = False
 
     @property
     def connection(self) -> Any:
@@ -152,7 +159,8 @@ class OpenMysqlTransaction(LinkTx):
 
     @property
     def is_open(self) -> bool:
-        return self._is_lent and self._link.is_open and self._link.is_in_transaction
+        """Or its session has ended, which the next statement says best."""
+        return self._is_lent and (not self._link.is_open or self._link.is_in_transaction)
 
     async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
         refuse_transaction_control(sql)
@@ -165,7 +173,8 @@ class OpenMysqlTransaction(LinkTx):
         """A deadlock ends the transaction; what comes behind it must not be saved by itself."""
         try:
             return await statement
-        except Exception:
+        except Exception as error:
+            self._is_read_only = self._is_read_only or fault_of(error, self._link.error) is Fault.READ_ONLY
             with suppress(Exception):
                 await self._link.ping()
             raise
@@ -201,6 +210,8 @@ class OpenMysqlTransaction(LinkTx):
 
     async def _return(self) -> None:
         self._is_lent = False
+        if self._is_read_only:
+            self._link.drop()
         await self._give(self._lent, is_sound=self._lent.is_sound)
 
 

@@ -12,13 +12,16 @@ _CODES: Final[dict[Fault, tuple[int, ...]]] = {
     Fault.ROW: (1048, 1062, 1153, 1264, 1265, 1292, 1300, 1366, 1406, 1411, 1441, 1690, 3140, 3141, 3819, 4025, 4038),
     # A deadlock, and a row that changed since the snapshot was taken (MariaDB's innodb_snapshot_isolation).
     Fault.CONFLICT: (1020, 1213),
-    # No connection free, a lock wait that was too long, a statement that took too long.
-    Fault.BUSY: (1040, 1203, 1205, 1226, 1969, 3024, 3572),
+    # A lock wait that was too long, a statement that took too long.
+    Fault.BUSY: (1205, 1969, 3024, 3572),
     Fault.MISSING_TABLE: (1146,),
     Fault.FORBIDDEN: (1044, 1045, 1130, 1142, 1143, 1227, 1370, 1698),
     Fault.READ_ONLY: (1290, 1792, 1836),
-    # No such database, shut down, killed, timed out, broken in the middle.
+    # No room on the disk, in the table.
+    Fault.FULL: (1021, 1114),
+    # No connection left, no such database, shut down, killed, timed out, broken in the middle.
     Fault.UNREACHABLE: (
+        *(1040, 1203, 1226),
         *(1049, 1053, 1077, 1079, 1080, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 3169, 4031),
         *(2002, 2003, 2005, 2006, 2013, 2014, 2027, 2055),
     ),

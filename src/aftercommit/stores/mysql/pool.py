@@ -85,7 +85,9 @@ def session_settings(*, is_users: bool) -> list[str]:
 
 def over_engine(kind: type[DriverLink], engine: Any) -> MysqlExecutor:
     """Over the pool of a SQLAlchemy engine."""
-    pool = GivenPool(EnginePool(engine, kind, lambda link: not link.is_open), kind.error)
+    lent = EnginePool(engine, lambda lent: kind(lent.driver_connection), lambda link: not link.is_open)
+    isolation = engine.get_execution_options().get("isolation_level")
+    pool = GivenPool(lent, kind.error, None if isolation == "AUTOCOMMIT" else isolation)
     return MysqlExecutor(kind, pool, pool)
 
 
@@ -95,9 +97,11 @@ class GivenPool:
 
     _engine: EnginePool[DriverLink]
     _driver_error: type[Exception]
+    #: What the engine would set for a transaction.
+    _isolation: str | None
 
     async def take(self) -> MysqlLink:
-        return MysqlLink(self._checked, self._driver_error, self._lose)
+        return MysqlLink(self._checked, self._driver_error, self._lose, self._isolation)
 
     async def _checked(self) -> DriverLink:
         link = await self._engine.take()

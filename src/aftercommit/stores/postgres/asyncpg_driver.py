@@ -17,7 +17,8 @@ from aftercommit.stores.postgres.faults import ANSWER, fault_of_ours, fault_of_s
 from aftercommit.stores.postgres.lenders import Engine, GivenPool, OwnPool
 from aftercommit.stores.postgres.link import Link
 from aftercommit.stores.postgres.loops import LoopSignal
-from aftercommit.stores.sql.connections import LARGEST, PATIENCE
+from aftercommit.stores.sql.aio import TaskTurn, cut
+from aftercommit.stores.sql.connections import PATIENCE
 from aftercommit.stores.sql.execution import Fault
 
 T = TypeVar("T")
@@ -27,8 +28,14 @@ FAREWELL: Final = 1.0
 
 
 def over_url(dsn: str) -> PostgresExecutor:
-    """Over a pool of the outbox's own."""
-    return PostgresExecutor(AsyncpgLink, OwnPool(AsyncpgLink, dsn, _connect, _open_pool))
+    """Over connections of the outbox's own. Without a statement cache behind a pooler: another session would not know
+    what is prepared in one."""
+
+    async def connected(is_direct: bool) -> Link:
+        cache = {} if is_direct else {"statement_cache_size": 0}
+        return AsyncpgLink(await asyncpg.connect(dsn, timeout=PATIENCE, **cache))
+
+    return PostgresExecutor(AsyncpgLink, OwnPool(AsyncpgLink, connected))
 
 
 def over_pool(pool: Any) -> PostgresExecutor:
@@ -61,7 +68,7 @@ class AsyncpgLink(Link):
     connections = (asyncpg.Connection, asyncpg.pool.PoolConnectionProxy)
     failed = asyncpg.InFailedSQLTransactionError
     is_one_trip = False
-    lock = asyncio.Lock
+    turn = TaskTurn
     home = asyncio.get_running_loop
     fault_of = staticmethod(fault_of)
 
@@ -89,6 +96,9 @@ class AsyncpgLink(Link):
     def is_sound_after(self, error: BaseException) -> bool:
         """Cancelled after the first half of a statement, the server waits for the other."""
         return isinstance(error, Exception)
+
+    async def is_ready(self) -> bool:
+        return not self.is_gone
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
         return _count_of(await self.raw.execute(sql, *parameters))
@@ -123,6 +133,13 @@ class AsyncpgLink(Link):
         with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
             await self.raw.close(timeout=FAREWELL)
 
+    def drop(self) -> None:
+        if not self.is_gone:
+            try:
+                self.raw._loop.call_soon_threadsafe(self.raw.terminate)
+            except RuntimeError:  # it is closed
+                cut(self.raw._transport)
+
 
 def _count_of(tag: str) -> int:
     """The rows of a command tag such as `INSERT 0 3`."""
@@ -131,7 +148,7 @@ def _count_of(tag: str) -> int:
 
 
 class AsyncpgPool:
-    """A pool of asyncpg, the outbox's own or the user's."""
+    """The user's pool of asyncpg."""
 
     timeout = PATIENCE  # pools of psycopg know theirs
 
@@ -140,7 +157,7 @@ class AsyncpgPool:
 
     async def take(self) -> Link:
         try:
-            return AsyncpgLink(await self.pool.acquire(timeout=self.timeout), self)
+            return AsyncpgLink(await self.pool.acquire(timeout=self.timeout))
         except TimeoutError as error:
             raise none_free(self.timeout) from error
 
@@ -155,21 +172,6 @@ class AsyncpgPool:
 
     async def close(self) -> None:
         await self.pool.close()
-
-
-async def _connect(kind: type[Link], dsn: str) -> Link:
-    return kind(await asyncpg.connect(dsn, statement_cache_size=0, timeout=PATIENCE))
-
-
-async def _open_pool(_: type[Link], dsn: str, is_direct: bool) -> AsyncpgPool:
-    """Behind a pooler without a statement cache: another session would not know what is prepared in one."""
-    cache = {} if is_direct else {"statement_cache_size": 0}
-    # What a session could keep is never set here, so nothing has to be reset, a round trip each time.
-    return AsyncpgPool(await asyncpg.create_pool(dsn, min_size=0, max_size=LARGEST, reset=_as_it_is, **cache))
-
-
-async def _as_it_is(_: Any) -> None:
-    """Nothing to reset."""
 
 
 class AsyncpgListening(LoopSignal):
@@ -204,6 +206,9 @@ class AsyncpgListening(LoopSignal):
             raise ConnectionResetError("PostgreSQL ended the connection that listens")
         heard, self._heard = self._heard, []
         return heard
+
+    def drop(self) -> None:
+        self._link.drop()
 
     async def close(self) -> None:
         self.wake()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from aftercommit.events.claims import QueryResult
 from aftercommit.events.redact import error_text
@@ -45,11 +45,12 @@ class PostgresExecutor:
             try:
                 return QueryResult([], await link.command(sql)) if is_command else await link.run(sql, parameters)
             except BaseException as error:
+                fault = self.fault_of(error) if isinstance(error, Exception) else None
                 if link.is_gone:
                     await self._lender.check()
-                elif not link.is_sound_after(error):
+                elif fault is Fault.READ_ONLY or not link.is_sound_after(error):
                     await link.close()
-                if not isinstance(error, Exception) or self.fault_of(error) is not Fault.CONFLICT:
+                if fault is not Fault.CONFLICT:
                     raise
             finally:
                 await self._lender.give(link)
@@ -60,7 +61,7 @@ class PostgresExecutor:
         return await retrying(lambda: self._transact(work), self.fault_of)
 
     async def _transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        opened = await self.begin(BEGIN)
+        opened = await self._begun(lambda link: link.send(BEGIN))
         try:
             refuse_old_server(opened.link.version)
             value = await work(opened)
@@ -69,20 +70,23 @@ class PostgresExecutor:
             await opened.end()
         return value
 
-    async def begin(self, how: str = "BEGIN") -> OpenPostgresTransaction:
+    async def begin(self, isolation: str | None = None) -> OpenPostgresTransaction:
+        return await self._begun(lambda link: link.begin(isolation))
+
+    async def _begun(self, begin: Callable[[Link], Coroutine[Any, Any, None]]) -> OpenPostgresTransaction:
         """A connection that died while it was idle is found out here, where nothing is lost yet."""
         try:
-            return await self._begun(how)
+            return await self._begun_once(begin)
         except Exception as error:
             if self.fault_of(error) is not Fault.UNREACHABLE:
                 raise
         await self._lender.check()
-        return await self._begun(how)
+        return await self._begun_once(begin)
 
-    async def _begun(self, how: str) -> OpenPostgresTransaction:
+    async def _begun_once(self, begin: Callable[[Link], Coroutine[Any, Any, None]]) -> OpenPostgresTransaction:
         link = await self._take()
         try:
-            await link.send(how)
+            await begin(link)
         except BaseException:
             try:
                 await link.close()  # it may yet begin, and does not know it
@@ -124,21 +128,14 @@ class PostgresExecutor:
         self._lender.abandon()
 
 
-class _Execute(Protocol):
-    async def __call__(self, sql: str, parameters: Sequence[object] = ()) -> int: ...
-
-
 class OpenPostgresTransaction:
     """A transaction on a connection that was lent; it is given back at the end."""
 
-    #: The connection's own: nothing stands between.
-    execute: _Execute
-
     def __init__(self, link: Link, lender: Lender) -> None:
         self.link = link
-        self.execute = link.execute
         self._lender = lender
         self._is_lent = True
+        self._is_read_only = False
 
     @property
     def connection(self) -> Any:
@@ -146,25 +143,36 @@ class OpenPostgresTransaction:
 
     @property
     def is_open(self) -> bool:
-        return self._is_lent and self.link.is_begun
+        """Or its session has ended, which the next statement says best."""
+        return self._is_lent and (self.link.is_begun or self.link.is_gone)
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        return await self._heard(self.link.execute(sql, parameters))
 
     async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
-        return await self.link.execute_many(sql, parameters)
+        return await self._heard(self.link.execute_many(sql, parameters))
 
     async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
         try:
-            return await self.link.fetch(sql, parameters)
+            return await self._heard(self.link.fetch(sql, parameters))
         except self.link.failed as error:
             raise rolled_back() from error
 
     async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
         refuse_transaction_control(sql)
-        return await self.link.query(sql, parameters)
+        return await self._heard(self.link.query(sql, parameters))
+
+    async def _heard(self, statement: Coroutine[Any, Any, T]) -> T:
+        """After a switchover the session of a former primary would take no writes for ever: nobody gets it again."""
+        try:
+            return await statement
+        except Exception as error:
+            self._is_read_only = self._is_read_only or self.link.fault_of(error) is Fault.READ_ONLY
+            raise
 
     async def commit(self) -> None:
         await self.link.commit()
-        self._is_lent = False
-        await self._lender.give(self.link)
+        await self._return()
 
     async def savepoint(self, name: str) -> None:
         await self.link.command(f'SAVEPOINT "{name}"')
@@ -189,5 +197,12 @@ class OpenPostgresTransaction:
             # Raised, it would hide the error that led here.
             log.debug("the rollback failed, and its connection is given up: %s", error_text(error))
         finally:
-            self._is_lent = False
+            await self._return()
+
+    async def _return(self) -> None:
+        self._is_lent = False
+        try:
+            if self._is_read_only:
+                await self.link.close()
+        finally:
             await self._lender.give(self.link)

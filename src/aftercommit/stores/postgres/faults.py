@@ -24,6 +24,7 @@ _FAULTS: Final = {
     "25006": Fault.READ_ONLY,  # read_only_sql_transaction
     "25P03": Fault.UNREACHABLE,  # idle_in_transaction_session_timeout: the session was ended
     "3D000": Fault.UNREACHABLE,  # invalid_catalog_name: no such database
+    "53100": Fault.FULL,  # disk_full
     "53300": Fault.UNREACHABLE,  # too_many_connections
 }
 

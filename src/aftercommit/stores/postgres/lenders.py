@@ -3,86 +3,95 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from aftercommit.errors import StoreBusy
+from aftercommit.runtime.process import here
 from aftercommit.stores.postgres.faults import of_the_parent
-from aftercommit.stores.postgres.link import Link, Pool
+from aftercommit.stores.postgres.link import Link, Pool, modes_of
+from aftercommit.stores.sql import connections
 from aftercommit.stores.sql.connections import LARGEST, abandoned
 from aftercommit.stores.sql.engines import EnginePool
 
+_FIX: Final = "keep transactions short, or pass a larger pool"
+
+
+@dataclass(eq=False)
+class _Place:
+    """Where the pool keeps a connection: opened when it is first needed, and again when it did not survive a rest."""
+
+    link: Link | None = None
+    #: The event loop that it belongs to.
+    home: Any = None
+    process: object = field(default_factory=lambda: here.token)
+
+    async def close(self) -> None:
+        if self.link is not None and self.home is type(self.link).home():
+            await self.link.leave()
+        self.drop()
+
+    def drop(self) -> None:
+        link, self.link = self.link, None
+        if link is not None:
+            abandoned.append(link) if self.process is not here.token else link.drop()
+
+    def is_lost(self) -> bool:
+        """Whoever had it was on a loop that has ended."""
+        return self.link is not None and bool(self.home) and self.home.is_closed()
+
 
 class OwnPool:
-    """Opened by its first use, closed with the outbox. Under asyncio a pool belongs to the loop that it was opened on;
-    on another loop there is another one. Behind a pooler nothing is prepared in it: another session would not know."""
+    """Connections of the outbox's own, opened where they are needed, so that whoever waits for one hears why there is
+    none. Behind a pooler nothing is prepared on them: another session would not know."""
 
-    def __init__(
-        self,
-        kind: type[Link],
-        conninfo: str,
-        connect: Callable[[type[Link], str], Awaitable[Link]],
-        open_pool: Callable[[type[Link], str, bool], Awaitable[Pool]],
-    ) -> None:
+    def __init__(self, kind: type[Link], connect: Callable[[bool], Awaitable[Link]], *, asks: bool = True) -> None:
+        """`connect` is told whether the connection may prepare. One that `asks` finds that out."""
         self._kind = kind
-        self.conninfo = conninfo
         self._connect = connect
-        self._open_pool = open_pool
-        self._pool: Pool | None = None
-        self._home: object = 0
-        self._opening = kind.lock()
+        self._asks = asks
+        self._pool = connections.Pool(_Place, kind.turn, largest=LARGEST, fix=_FIX, is_lost=_Place.is_lost)
         self.is_direct = False
 
     async def take(self) -> Link:
-        pool = self._pool
-        if pool is None or self._home is not self._kind.home():
-            pool = await self._opened()
-        try:
-            return await pool.take()
-        except StoreBusy:
-            await self._is_direct()  # none is free, or none can be opened
-            raise
+        place = await self._pool.take()
+        if place.link is not None and place.home is not self._kind.home():
+            place.drop()
+        if place.link is None:
+            try:
+                place.home, place.link = self._kind.home(), await self._opened()
+            except BaseException:
+                await self._pool.give(place, is_sound=False)
+                raise
+            place.link.place = place
+        return place.link
 
-    async def _opened(self) -> Pool:
-        if self._home is not (home := self._kind.home()):
-            self.abandon()  # of a loop that has ended, so its connections can only be left alone
-            self._home = home
-        async with self._opening:
-            if self._pool is None:
-                self.is_direct = await self._is_direct()
-                self._pool = await self._open_pool(self._kind, self.conninfo, self.is_direct)
-            return self._pool
-
-    async def _is_direct(self) -> bool:
-        """A pool would try for a long while and then say only that it took too long; a connection says why."""
-        link = await self.apart()
-        try:
-            return await link.is_direct()
-        finally:
+    async def _opened(self) -> Link:
+        if self._asks:
+            link = await self._connect(False)
+            try:
+                self.is_direct, self._asks = await link.is_direct(), False
+            except BaseException:
+                link.drop()
+                raise
+            if not self.is_direct:
+                return link
             await link.leave()
+        return await self._connect(self.is_direct)
 
     async def give(self, link: Link) -> None:
-        if self._pool is not None and link.pool is self._pool:
-            await self._pool.give(link)
-        else:
-            await link.close()  # of an earlier life
+        await self._pool.give(link.place, is_sound=not (link.is_gone or link.is_begun))
 
     async def apart(self) -> Link:
-        return await self._connect(self._kind, self.conninfo)
+        return await self._connect(False)
 
     async def check(self) -> None:
-        if self._pool is not None:
-            await self._pool.check()
+        self._pool.clear()
 
     async def close(self) -> None:
-        pool, self._pool = self._pool, None
-        if pool is not None and self._home is self._kind.home():
-            await pool.close()
+        await self._pool.close()
 
     def abandon(self) -> None:
-        if self._pool is not None:
-            abandoned.append(self._pool)
-        self._pool = None
-        self._opening = self._kind.lock()  # a thread of the parent may hold the old one
+        self._pool.abandon()
 
 
 class GivenPool:
@@ -128,49 +137,21 @@ class Engine(GivenPool):
     """The pool of the user's SQLAlchemy engine, of either colour. In a forked child it opens connections anew."""
 
     def __init__(self, engine: Any, kind: type[Link]) -> None:
-        self._engine = EnginePool(engine, kind, lambda link: link.is_gone)
+        self._kind = kind
+        self._options = engine.get_execution_options()
+        self._engine = EnginePool(engine, self._linked, lambda link: link.is_gone)
         super().__init__(self._engine)
+
+    def _linked(self, lent: Any) -> Link:
+        """What the engine would set for a transaction, and what its asyncpg connections keep to themselves."""
+        link, keeper, options = self._kind(lent.driver_connection), lent.dbapi_connection, self._options
+        isolation = options.get("isolation_level") or getattr(keeper, "isolation_level", None) or ""
+        link.modes = modes_of(
+            None if str(isolation).upper() == "AUTOCOMMIT" else getattr(isolation, "name", isolation),
+            options.get("postgresql_readonly", getattr(keeper, "readonly", None) or None),
+            options.get("postgresql_deferrable", getattr(keeper, "deferrable", None) or None),
+        )
+        return link
 
     def abandon(self) -> None:
         self._engine.abandon()
-
-
-class Opened:
-    """Connections that the user's own function opens; idle ones are kept for the next."""
-
-    is_direct = False
-
-    def __init__(self, connect: Callable[[], Link]) -> None:
-        self._connect = connect
-        self._idle: list[Link] = []
-        self._is_closed = False
-
-    async def take(self) -> Link:
-        self._is_closed = False
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return self._connect()
-
-    async def give(self, link: Link) -> None:
-        if link.is_changed and not link.is_gone:
-            await link.restore()
-        if link.is_gone or link.is_begun or self._is_closed or len(self._idle) >= LARGEST:
-            await link.close()
-        else:
-            self._idle.append(link)
-
-    async def apart(self) -> Link:
-        return self._connect()
-
-    async def check(self) -> None:
-        while self._idle:
-            await self._idle.pop().close()
-
-    async def close(self) -> None:
-        self._is_closed = True
-        await self.check()
-
-    def abandon(self) -> None:
-        abandoned.extend(self._idle)
-        self._idle = []

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Final, Protocol
 
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour
+from aftercommit.stores.sql.connections import Turn
 from aftercommit.stores.sql.execution import Fault
 
 #: The process that really serves a session. A pooler has told the client of another one.
@@ -27,17 +27,19 @@ class Link(ABC):
     #: Whether `run` is a single round trip. If it is two, they have to meet one session, and behind a pooler only those
     #: of one transaction do.
     is_one_trip: ClassVar[bool] = True
-    #: For those who open a pool at the same time.
-    lock: ClassVar[Callable[[], AbstractAsyncContextManager[object]]]
-    #: The event loop that a pool belongs to. Under threads always the same: `int` makes 0.
+    #: How one waits for a connection.
+    turn: ClassVar[Callable[[], Turn]]
+    #: The event loop that a connection belongs to. Under threads always the same: `int` makes 0.
     home: ClassVar[Callable[[], object]] = int
     #: How often this task has been asked to end; only where the driver may lose that.
     cancellations: ClassVar[Callable[[], int]] = int
 
-    def __init__(self, raw: Any, pool: object = None) -> None:
+    def __init__(self, raw: Any) -> None:
         self.raw = raw
-        #: The pool that lent it.
-        self.pool = pool
+        #: Where its pool keeps it, if that is the outbox's own.
+        self.place: Any = None
+        #: How its owner's transactions begin, where the driver's connection does not know it.
+        self.modes = ""
         #: Whether it has to be restored before its owner gets it back.
         self.is_changed = False
 
@@ -115,6 +117,11 @@ class Link(ABC):
 
     # -- transactions, and the user's statements in them
 
+    async def begin(self, isolation: str | None) -> None:
+        """As its owner's transactions begin, which is not always what the session would do by default. Of several
+        words about one thing the server takes the last."""
+        await self.send(f"BEGIN{self.modes}{modes_of(isolation)}")
+
     async def send(self, words: str) -> None:
         """BEGIN or ROLLBACK, which take and return nothing, in the cheapest way that the driver has."""
         await self.command(words)
@@ -139,6 +146,20 @@ class Link(ABC):
     async def leave(self) -> None:
         """Close, and say good-bye to the server."""
         await self.close()
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Close from anywhere, also when its event loop has ended."""
+
+
+def modes_of(isolation: str | None, read_only: bool | None = None, deferrable: bool | None = None) -> str:
+    """What is said behind BEGIN; of None nothing, so that the session's own default counts."""
+    words = f" ISOLATION LEVEL {isolation.replace('_', ' ')}" if isolation else ""
+    if read_only is not None:
+        words += " READ ONLY" if read_only else " READ WRITE"
+    if deferrable is not None:
+        words += " DEFERRABLE" if deferrable else " NOT DEFERRABLE"
+    return words
 
 
 class Pool(Protocol):
@@ -189,3 +210,6 @@ class ListeningConnection(Protocol):
 
     async def close(self) -> None:
         """Whoever waits is woken."""
+
+    def drop(self) -> None:
+        """When its event loop has ended."""

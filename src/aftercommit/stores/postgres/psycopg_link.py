@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar
 
 import psycopg
@@ -18,24 +16,13 @@ from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour
 from aftercommit.stores.postgres.executor import PostgresExecutor
 from aftercommit.stores.postgres.faults import fault_of_ours, fault_of_state, rolled_back
-from aftercommit.stores.postgres.lenders import Engine, Opened
-from aftercommit.stores.postgres.link import Link
+from aftercommit.stores.postgres.lenders import Engine, OwnPool
+from aftercommit.stores.postgres.link import Link, modes_of
 from aftercommit.stores.postgres.loops import LoopSignal, cancellations, heard
 from aftercommit.stores.postgres.psycopg_listening import PsycopgListening, ThreadSignal
+from aftercommit.stores.sql.aio import TaskTurn
+from aftercommit.stores.sql.connections import ThreadTurn, Turn
 from aftercommit.stores.sql.execution import Fault
-
-
-class ThreadLock:
-    """A lock of threads, awaited."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    async def __aenter__(self) -> None:
-        self._lock.acquire()
-
-    async def __aexit__(self, *_: object) -> None:
-        self._lock.release()
 
 
 def fault_of(error: Exception) -> Fault:
@@ -59,7 +46,7 @@ class PsycopgLink(Link):
     colour = Colour.BLOCKING
     connections: ClassVar[tuple[type, ...]] = (psycopg.Connection,)
     failed = InFailedSqlTransaction
-    lock: ClassVar[Callable[[], AbstractAsyncContextManager[object]]] = ThreadLock
+    turn: ClassVar[Callable[[], Turn]] = ThreadTurn
     fault_of = staticmethod(fault_of)
 
     @property
@@ -130,6 +117,12 @@ class PsycopgLink(Link):
             raise psycopg.OperationalError(result.get_error_message())
         raise error_from_result(result)
 
+    async def begin(self, isolation: str | None) -> None:
+        """psycopg keeps these to itself, for a BEGIN of its own."""
+        raw = self.raw
+        own = modes_of(raw.isolation_level and raw.isolation_level.name, raw.read_only, raw.deferrable)
+        await self.send(f"BEGIN{own}{self.modes}{modes_of(isolation)}")
+
     async def query(self, sql: str, parameters: Any) -> QueryResult:
         cursor = self.raw.execute(sql, parameters or None)
         return QueryResult(cursor.fetchall() if cursor.description else [], cursor.rowcount)
@@ -147,13 +140,16 @@ class PsycopgLink(Link):
         if (waiting := self.raw.close()) is not None:
             await waiting
 
+    def drop(self) -> None:
+        self.raw.pgconn.finish()
+
 
 class AsyncPsycopgLink(PsycopgLink):
     """The same, awaited: what returns nothing there returns an awaitable here."""
 
     colour = Colour.ASYNC
     connections = (psycopg.AsyncConnection,)
-    lock = asyncio.Lock
+    turn = TaskTurn
     home = asyncio.get_running_loop
     cancellations = staticmethod(cancellations)
 
@@ -191,4 +187,8 @@ def over_engine(engine: Any) -> PostgresExecutor:
 
 def over_factory(connect: Callable[[], psycopg.Connection[Any]]) -> PostgresExecutor:
     """Connections that the user's own function opens."""
-    return PostgresExecutor(PsycopgLink, Opened(lambda: PsycopgLink(connect())))
+
+    async def connected(_: bool) -> Link:
+        return PsycopgLink(connect())
+
+    return PostgresExecutor(PsycopgLink, OwnPool(PsycopgLink, connected, asks=False))

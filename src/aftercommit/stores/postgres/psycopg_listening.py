@@ -72,6 +72,9 @@ class PsycopgListening:
         while (notification := self._server.notifies()) is not None:
             self._heard.append(notification.extra.decode(errors="replace"))
 
+    def drop(self) -> None:
+        self._link.drop()
+
     async def close(self) -> None:
         self._signal.wake()
         with self._signal.in_use:

@@ -1,4 +1,4 @@
-"""psycopg's pools in both colours: one of the outbox's own behind a URL, or the user's."""
+"""psycopg in both colours: connections of the outbox's own behind a URL, or the user's pool."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from inspect import isawaitable
 from typing import Any
 
 from psycopg import AsyncConnection, Connection
-from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import ConnectionPool, PoolTimeout
 
 from aftercommit.ports import Colour
 from aftercommit.stores.postgres.executor import PostgresExecutor
@@ -15,13 +16,27 @@ from aftercommit.stores.postgres.faults import none_free
 from aftercommit.stores.postgres.lenders import GivenPool, OwnPool
 from aftercommit.stores.postgres.link import Link
 from aftercommit.stores.postgres.psycopg_link import AsyncPsycopgLink, PsycopgLink
-from aftercommit.stores.sql.connections import LARGEST, PATIENCE
+from aftercommit.stores.sql.connections import PATIENCE
 
 
-def over_url(conninfo: str, colour: Colour) -> PostgresExecutor:
-    """Over a pool of the outbox's own."""
+def over_url(conninfo: str, colour: Colour, **modes: Any) -> PostgresExecutor:
+    """Over connections of the outbox's own, on which these are set: `isolation_level`, `read_only`, `deferrable`."""
     kind = PsycopgLink if colour is Colour.BLOCKING else AsyncPsycopgLink
-    return PostgresExecutor(kind, OwnPool(kind, conninfo, _connect, _open_pool))
+    connection: Any = Connection if kind is PsycopgLink else AsyncConnection
+    settings: dict[str, Any] = {"autocommit": True}
+    if "connect_timeout" not in conninfo_to_dict(conninfo) and "PGCONNECT_TIMEOUT" not in os.environ:
+        settings["connect_timeout"] = int(PATIENCE)
+
+    async def connected(is_direct: bool) -> Link:
+        """Behind a pooler nothing is prepared: another session would not know it. Else an INSERT gains half its
+        time."""
+        prepares = {"prepare_threshold": 2 if is_direct else None}
+        raw = await _awaited(connection.connect(conninfo, **settings, **prepares))
+        for name, value in modes.items():
+            await _awaited(getattr(raw, f"set_{name}")(value))
+        return kind(raw)
+
+    return PostgresExecutor(kind, OwnPool(kind, connected))
 
 
 def over_pool(pool: Any) -> PostgresExecutor:
@@ -41,8 +56,10 @@ class PsycopgPool:
     async def take(self) -> Link:
         try:
             taken = self.pool.getconn()
-            return self._kind(await taken if self._is_async else taken, self)
+            return self._kind(await taken if self._is_async else taken)
         except PoolTimeout as error:
+            # It knocks at the server in the background, and says nothing of what it hears; a connection says why.
+            (await self.apart()).drop()
             raise none_free(self.pool.timeout) from error
 
     async def give(self, link: Link) -> None:
@@ -68,28 +85,3 @@ async def _said(value: Any) -> Any:
 
 async def _awaited(value: Any) -> Any:
     return await value if isawaitable(value) else value
-
-
-def _settings(*, is_direct: bool = False) -> dict[str, Any]:
-    """Behind a pooler nothing is prepared: another session would not know it. Else an INSERT gains half its time."""
-    return {"autocommit": True, "prepare_threshold": 2 if is_direct else None}
-
-
-async def _connect(kind: type[Link], conninfo: str) -> Link:
-    connection: Any = Connection if kind is PsycopgLink else AsyncConnection
-    return kind(await _awaited(connection.connect(conninfo, **_settings())))
-
-
-async def _open_pool(kind: type[Link], conninfo: str, is_direct: bool) -> PsycopgPool:
-    """Nothing is opened before it is needed."""
-    pool: Any = (ConnectionPool if kind is PsycopgLink else AsyncConnectionPool)(
-        conninfo,
-        min_size=0,
-        max_size=LARGEST,
-        timeout=PATIENCE,
-        kwargs=_settings(is_direct=is_direct),
-        open=False,
-        name=f"aftercommit-{os.getpid()}",
-    )
-    await _awaited(pool.open())
-    return PsycopgPool(pool, kind)

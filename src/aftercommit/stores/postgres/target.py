@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -78,7 +79,9 @@ def _unreadable() -> UnknownStore:
     )
 
 
-def _over_psycopg(url: str, where: str, colour: Colour, options: dict[str, Any]) -> PostgresStore:
+def _over_psycopg(
+    url: str, where: str, colour: Colour, options: dict[str, Any], modes: Mapping[str, Any] = MappingProxyType({})
+) -> PostgresStore:
     try:
         from psycopg import ProgrammingError
         from psycopg.conninfo import conninfo_to_dict
@@ -92,7 +95,7 @@ def _over_psycopg(url: str, where: str, colour: Colour, options: dict[str, Any])
         conninfo_to_dict(url)
     except (ProgrammingError, UnicodeDecodeError):  # which show what could not be read, be it the password
         raise _unreadable() from None
-    executor, heartbeats = psycopg_pools.over_url(url, colour), psycopg_pools.over_url(url, colour)
+    executor, heartbeats = psycopg_pools.over_url(url, colour, **modes), psycopg_pools.over_url(url, colour)
     return PostgresStore(executor, PSYCOPG, where=where, heartbeats=heartbeats, **options)
 
 
@@ -134,7 +137,8 @@ def postgres_from_connection(
     where = f"PostgreSQL at {info.host}/{info.dbname}"
     if connect is None:
         conninfo = make_conninfo(**{**info.get_parameters(), "password": info.password or None})
-        return _over_psycopg(conninfo, where, colour, options)
+        modes = {name: getattr(connection, name) for name in ("isolation_level", "read_only", "deferrable")}
+        return _over_psycopg(conninfo, where, colour, options, modes)
     from aftercommit.stores.postgres import psycopg_link
 
     connection.close()

@@ -56,7 +56,7 @@ class PostgresWakeups:
             raise
 
     async def _begin(self) -> None:
-        self.abandon()  # what belongs to a loop that has ended
+        await self.close()  # what belongs to a loop that has ended
         channel = await self._named()
         connection = await self._executor.listening()
         try:
@@ -105,7 +105,7 @@ class PostgresWakeups:
         if connection.is_here:
             await connection.close()
         else:
-            abandoned.append(connection)
+            connection.drop()
 
     def abandon(self) -> None:
         if self._connection is not None:

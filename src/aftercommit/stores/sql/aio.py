@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
+from socket import SHUT_RDWR
 from typing import Any, TypeVar
 
 from aftercommit.events.claims import QueryResult
@@ -41,6 +42,14 @@ class TaskTurn:
         return True
 
 
+def cut(transport: Any) -> None:
+    """End a connection of an event loop that has ended. Nothing else would, and the server would keep its session."""
+    with suppress(Exception):
+        transport.get_extra_info("socket").shutdown(SHUT_RDWR)
+    with suppress(Exception):
+        transport._call_connection_lost(None)  # as its loop would have done, or else there is a warning
+
+
 class ThreadLink:
     """A link and the daemon thread that it lives on. Two on one thread would wait for each other.
 
@@ -67,9 +76,9 @@ class ThreadLink:
 
         return await self.hop(lambda: self._link.transact(work, give_back, writes=writes))
 
-    async def begin(self, give: Give) -> ThreadTransaction:
+    async def begin(self, give: Give, isolation: str | None = None) -> ThreadTransaction:
         transaction = ThreadTransaction(self, give)
-        await transaction.begin(self._link)
+        await transaction.begin(self._link, isolation)
         return transaction
 
     async def hop(self, job: Job[T]) -> T:
@@ -130,9 +139,9 @@ class ThreadTransaction:
         self._is_over = False
         self._inner: OpenTransaction
 
-    async def begin(self, link: Link) -> None:
+    async def begin(self, link: Link, isolation: str | None) -> None:
         async def begin() -> None:
-            self._inner = await link.begin(self._give_back)
+            self._inner = await link.begin(self._give_back, isolation)
 
         try:
             await self._link.hop(begin)

@@ -105,6 +105,8 @@ class Pool(Generic[P]):
         with self._lock:
             if self._idle or len(self._lent) < self.largest or self._has_lost():
                 one = self._idle.pop() if self._idle else self._make()
+                if self.is_lost(one):  # it was kept on a loop that has ended, and so were others
+                    self.clear()
                 self._lent.add(one)
                 return one
             turn = self._turn()
@@ -137,6 +139,8 @@ class Pool(Generic[P]):
         """Under the lock: make room of those that will never come back."""
         lost = {one for one in list(self._lent) if self.is_lost(one)}
         self._lent -= lost
+        for one in lost:
+            one.drop()
         return bool(lost)
 
     async def give(self, one: P, *, is_sound: bool = True) -> None:
@@ -161,6 +165,14 @@ class Pool(Generic[P]):
                 self._called[turn] = one
             else:
                 self._idle.append(one)
+
+    def clear(self) -> None:
+        """One was found dead, so those that are idle may be, too."""
+        with self._lock:
+            self._has_lost()
+            idle, self._idle = self._idle, []
+        for one in idle:
+            one.drop()
 
     async def close(self) -> None:
         """Close what is idle; what is lent is closed when it comes back."""
@@ -192,7 +204,7 @@ class Link(Pooled, Protocol):
 
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], give: Give, *, writes: bool) -> T: ...
 
-    async def begin(self, give: Give) -> OpenTransaction: ...
+    async def begin(self, give: Give, isolation: str | None = None) -> OpenTransaction: ...
 
 
 class Lender(Protocol):
@@ -245,9 +257,9 @@ class LinkExecutor:
         link = await self._own.take()
         return await link.transact(work, self._own.give, writes=writes)
 
-    async def begin(self) -> OpenTransaction:
+    async def begin(self, isolation: str | None = None) -> OpenTransaction:
         link = await self._lent.take()
-        return await link.begin(self._lent.give)
+        return await link.begin(self._lent.give, isolation)
 
     async def close(self) -> None:
         await self._own.close()

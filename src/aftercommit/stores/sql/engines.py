@@ -46,6 +46,7 @@ class EnginePool(Generic[L]):
     driver's connection itself."""
 
     def __init__(self, engine: Any, link: Callable[[Any], L], is_dead: Callable[[L], bool]) -> None:
+        """`link` is called with what the pool lends: the driver's connection, and what SQLAlchemy has around it."""
         is_async = engine.dialect.is_async
         self._engine = engine.sync_engine if is_async else engine
         self._call = _greenlet_call() if is_async else _call
@@ -56,9 +57,8 @@ class EnginePool(Generic[L]):
     async def take(self) -> L:
         with none_free_is_busy():
             lent = await self._call(self._engine.raw_connection)
-        connection = lent.driver_connection
-        self._lent[id(connection)] = lent
-        return self._link(connection)
+        self._lent[id(lent.driver_connection)] = lent
+        return self._link(lent)
 
     async def give(self, link: L) -> None:
         lent = self._lent.pop(id(link.raw))
@@ -69,9 +69,9 @@ class EnginePool(Generic[L]):
     async def apart(self) -> L:
         """As the engine opens one, but not out of its pool: it may be small."""
         lent = await self._call(self._engine.pool.recreate().connect)
-        connection = lent.driver_connection
+        link = self._link(lent)
         await self._call(lent.detach)
-        return self._link(connection)
+        return link
 
     async def check(self) -> None:
         """One was dead, so others may be. Those in use are not touched."""

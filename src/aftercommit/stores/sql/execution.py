@@ -14,6 +14,7 @@ from aftercommit.errors import (
     SchemaMissing,
     StoreBusy,
     StoreForbidden,
+    StoreFull,
     StoreReadOnly,
     StoreUnavailable,
     UnsupportedTransaction,
@@ -44,12 +45,19 @@ class Fault(Enum):
     FORBIDDEN = "forbidden"
     READ_ONLY = "read-only"
     UNREACHABLE = "unreachable"
+    #: The database has no room left.
+    FULL = "full"
     OTHER = "other"
 
     @property
     def is_of_one_row(self) -> bool:
         """Whether the other rows of a group may go on without the one that is to blame."""
         return self in (Fault.ROW, Fault.BUSY, Fault.CONFLICT)
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether it is about the database as a whole, whatever the statement was."""
+        return self in (Fault.UNREACHABLE, Fault.FULL)
 
 
 def explained(error: Exception, fault: Fault, names: TableNames, where: str) -> OutboxError | None:
@@ -72,8 +80,11 @@ def explained(error: Exception, fault: Fault, names: TableNames, where: str) -> 
             )
         case Fault.UNREACHABLE:
             return StoreUnavailable(
-                f"{where} cannot be reached: {text}", fix="check that the server runs, its address and the login"
+                f"{where} cannot be reached: {text}",
+                fix="check that the server runs and has connections left, its address and the login",
             )
+        case Fault.FULL:
+            return StoreFull(f"{where} has no room left: {text}", fix="make room on its disk, or raise its limit")
         case Fault.BUSY:
             return StoreBusy(f"{where} was busy for too long: {text}", fix="keep transactions short")
         case Fault.ROW | Fault.CONFLICT | Fault.OTHER:
@@ -102,7 +113,7 @@ class Executor(Protocol):
         """Run `work` in a transaction of its own and commit it; again from its start after a conflict. `work` awaits
         nothing but the Tx that it gets."""
 
-    async def begin(self) -> OpenTransaction: ...
+    async def begin(self, isolation: str | None = None) -> OpenTransaction: ...
 
     def adopt(self, connection: object) -> AdoptedTx | None:
         """A Tx over a caller's own connection; None when this driver does not know it."""

@@ -128,6 +128,8 @@ class Dialect:
     sqlalchemy: tuple[str, ...] = ()
     #: A level that has transactions, as SQLAlchemy calls it.
     isolation_level: str = "READ COMMITTED"
+    #: Those that a transaction of the user's can be begun in.
+    isolations: tuple[str, ...] = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 
     def group(self, rows: Sequence[HeldRow], names: Collection[str] = HELD_COLUMNS) -> dict[str, object]:
         """Held rows as parameters of a statement; as columns, those that it names."""

@@ -11,7 +11,7 @@ from aftercommit.errors import InvalidOption, OutboxError
 from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
 from aftercommit.events.order import Heads, HeadsRequest, KeyClaimRequest, Order
 from aftercommit.ports import AdoptedTx, Capabilities, Membership, OpenTransaction, Records, Tx, Wakeups
-from aftercommit.stores.sql.execution import Executor, explained
+from aftercommit.stores.sql.execution import Executor, Fault, explained
 from aftercommit.stores.sql.membership import SqlMembership
 from aftercommit.stores.sql.records import SqlRecords
 from aftercommit.stores.sql.rows import (
@@ -68,7 +68,10 @@ class SqlStore:
         self._sql = statements_of(dialect, self.names)
         self._times = dialect.times
         self.capabilities = Capabilities(
-            serializes_keys=serialize_keys, keeps_order=True, wakes_others=self.wakes_others
+            isolations=dialect.isolations,
+            serializes_keys=serialize_keys,
+            keeps_order=True,
+            wakes_others=self.wakes_others,
         )
         if serialize_keys and "lock_keys" not in self._sql:
             raise InvalidOption(f"{dialect.name} cannot serialize_keys", fix=_HOW_TO_SERIALIZE)
@@ -111,8 +114,12 @@ class SqlStore:
         """The script that makes the tables, for people who run their own migrations; or some steps of it."""
         return self._schema.script(first, last)
 
-    async def begin(self) -> OpenTransaction:
-        return await self._explained(self.executor.begin())
+    async def begin(self, isolation: str | None = None) -> OpenTransaction:
+        return await self._explained(self.executor.begin(isolation))
+
+    def outage(self, error: Exception) -> OutboxError | None:
+        fault = Fault.OTHER if isinstance(error, OutboxError) else self.executor.fault_of(error)
+        return explained(error, fault, self.names, self.where) if fault.is_outage else None
 
     def adopt(self, handle: object) -> AdoptedTx | None:
         return self.executor.adopt(handle)
@@ -120,7 +127,7 @@ class SqlStore:
     async def refuse_foreign(self, handle: object, tx: AdoptedTx) -> None:
         if not self._table.knows_itself:
             await self.open()  # our own id is read on a connection of our own
-        await self._table.refuse_foreign(handle, tx, self.where)
+        await self._explained(self._table.refuse_foreign(handle, tx, self.where))
 
     async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
         if not events:

@@ -150,7 +150,7 @@ class SqliteLink:
         """Begin, work, commit; roll back whatever went wrong. Reads need no transaction."""
         if not writes:
             return await self._read(work, give)
-        tx = await self.begin(give, SqliteTransaction)
+        tx = await self.begin(give, kind=SqliteTransaction)
         try:
             value = await work(tx)
             await tx.commit()
@@ -165,7 +165,13 @@ class SqliteLink:
         finally:
             await give(self, is_sound=self.is_clean)
 
-    async def begin(self, give: Give, kind: Callable[..., S] = OpenSqliteTransaction) -> S:  # type: ignore[assignment]
+    async def begin(
+        self,
+        give: Give,
+        isolation: str | None = None,
+        *,
+        kind: Callable[..., S] = OpenSqliteTransaction,  # type: ignore[assignment]
+    ) -> S:
         """This process's write lock first, then SQLite's. Everything is in one function: each write passes here."""
         lock, is_writing = self.write_lock, False
         try:
@@ -250,8 +256,10 @@ def execute_all_or_none(raw: sqlite3.Connection, sql: str, parameters: Sequence[
 
 
 def fault_of(error: Exception) -> Fault:
-    """A value that SQLite cannot take is of one row; an unreachable, locked or full database is nobody's row."""
+    """A value that SQLite cannot take is of one row; a locked or full database is nobody's row."""
     if isinstance(error, sqlite3.OperationalError):
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            return Fault.FULL
         return Fault.MISSING_TABLE if "no such table" in str(error) else Fault.OTHER
     if isinstance(error, sqlite3.Error | OverflowError | UnicodeError) and not isinstance(error, OutboxError):
         return Fault.ROW

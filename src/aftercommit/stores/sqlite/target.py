@@ -54,6 +54,7 @@ DIALECT: Final = Dialect(
     has_one_writer=True,
     sqlalchemy=("sqlite",),
     isolation_level="SERIALIZABLE",
+    isolations=("SERIALIZABLE",),  # there is no other, so nothing has to be said for it
 )
 
 

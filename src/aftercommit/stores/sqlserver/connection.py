@@ -24,7 +24,19 @@ SESSION: Final = (
     " SET NUMERIC_ROUNDABORT, IMPLICIT_TRANSACTIONS, XACT_ABORT, NOCOUNT OFF;"
     f" SET LOCK_TIMEOUT {LOCK_TIMEOUT}; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;"
 )
-BEGIN: Final = f"{SESSION} BEGIN TRANSACTION"
+_BEGIN: Final = "BEGIN TRANSACTION"
+BEGIN: Final = f"{SESSION} {_BEGIN}"
+
+#: Asks a session for its level of isolation, by its number in this list. 0 is one that nobody has set.
+LEVEL: Final = "SELECT transaction_isolation_level FROM sys.dm_exec_sessions WHERE session_id = @@SPID"
+LEVELS: Final = ("READ COMMITTED", "READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE", "SNAPSHOT")
+
+
+def begin_in(level: str) -> str:
+    """A user's transaction. SNAPSHOT has to be said before it is begun."""
+    return BEGIN if level == "READ COMMITTED" else f"{SESSION} SET TRANSACTION ISOLATION LEVEL {level}; {_BEGIN}"
+
+
 COMMIT: Final = "COMMIT TRANSACTION"
 ROLLBACK: Final = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION"
 
@@ -152,6 +164,8 @@ _BY_NUMBER: Final[dict[int, Fault]] = {
         Fault.MISSING_TABLE: (208,),
         # no right to the object, to create, to the server's state; no access to the database; schema unknown
         Fault.FORBIDDEN: (229, 230, 262, 297, 300, 916, 2760, 15247),
+        # no room in the file group, in the log
+        Fault.FULL: (1105, 9002),
         # read-only database, recovery, secondary replicas
         Fault.READ_ONLY: (3906, 3908, 976, 978),
         # login refused, database closed or moving, shutdown, killed session

@@ -71,4 +71,5 @@ DIALECT: Final = Dialect(
     times=TIMES,
     quotes=("[", "]"),
     name_sql="SELECT concat(db_name(), ' at ', @@SERVERNAME)",
+    isolations=("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SNAPSHOT", "SERIALIZABLE"),
 )

@@ -15,12 +15,16 @@ from aftercommit.stores.sql.execution import Fault, refuse_transaction_control
 from aftercommit.stores.sqlserver.connection import (
     BEGIN,
     COMMIT,
+    LEVEL,
+    LEVELS,
     ROLLBACK,
     SESSION,
     AdoptedConnection,
     ConnectionTx,
+    begin_in,
     executed,
     fault_of,
+    fetched,
     number_of,
     open_transactions,
     queried,
@@ -61,6 +65,9 @@ class SqlServerLink:
         #: The user has the raw connection, and may end the transaction there.
         self._is_exposed = False
         self._is_broken = False
+        self._is_read_only = False
+        #: Of isolation, as it was opened: what users' transactions begin in.
+        self._level = LEVELS[0]
 
     @property
     def raw(self) -> Any:
@@ -77,7 +84,7 @@ class SqlServerLink:
     @property
     def is_sound(self) -> bool:
         """Whether it can be used again: out of every transaction, as far as it was opened."""
-        return not self.is_in_transaction and not self._is_broken
+        return not (self.is_in_transaction or self._is_broken or self._is_read_only)
 
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], give: Give, *, writes: bool) -> T:
         """Begin, work, commit; roll back whatever went wrong, and begin again after a deadlock. Reads need no
@@ -89,7 +96,7 @@ class SqlServerLink:
             await give(self, is_sound=self.is_sound)
 
     async def _alone(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        self._first(SESSION)
+        self._first(lambda: SESSION)
         return await work(ConnectionTx(self.watched))
 
     async def _committed(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
@@ -102,9 +109,9 @@ class SqlServerLink:
             raise
         return value
 
-    async def begin(self, give: Give) -> OpenSqlServerTransaction:
+    async def begin(self, give: Give, isolation: str | None = None) -> OpenSqlServerTransaction:
         try:
-            self._begin()
+            self._begin(lambda: begin_in(isolation or self._level))
         except BaseException:
             await give(self, is_sound=self.is_sound)
             raise
@@ -112,21 +119,22 @@ class SqlServerLink:
 
     # ------------------------------------------------------------ after a rest
 
-    def _begin(self) -> None:
+    def _begin(self, words: Callable[[], str] = lambda: BEGIN) -> None:
         self._is_begun = True  # before it is: an interrupt may come between the server's answer and the next line
-        self._first(BEGIN)
+        self._first(words)
 
-    def _first(self, sql: str) -> None:
+    def _first(self, words: Callable[[], str]) -> None:
         """The first statement after a rest shows whether the connection still lives; if not, a new one takes over."""
         if self._raw is not None:
             try:
-                executed(self._raw, sql)
+                executed(self._raw, words())
                 return
             except Exception:
                 self._close()
         self._raw = self._connect()
         self._is_broken = False
-        executed(self._raw, sql)
+        self._level = LEVELS[int(fetched(self._raw, LEVEL)[0][0])]
+        executed(self._raw, words())
 
     # ------------------------------------------------------------ statements
 
@@ -136,8 +144,11 @@ class SqlServerLink:
             raise _ended()
         try:
             return job(self._raw)
-        except BaseException:
+        except BaseException as error:
             self._look()
+            # After a switchover the former primary would take no writes for ever: nobody gets this one again.
+            is_read_only = isinstance(error, Exception) and self.fault_of(error) is Fault.READ_ONLY
+            self._is_read_only = self._is_read_only or is_read_only
             raise
 
     def _look(self) -> None:

@@ -1,0 +1,34 @@
+"""What is called when a transaction has ended: every one of them, whatever one of them raises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aftercommit.ports import Callback
+
+
+def checked(callback: Callback) -> Callback:
+    if not callable(callback):
+        raise TypeError(f"a callback is called without arguments; {callback!r} cannot be called")
+    return callback
+
+
+def run_all(callbacks: Iterable[Callback], *, beside: BaseException | None = None) -> None:
+    """Run every callback; the first error is raised at the end, with notes of the others.
+
+    Beside an error that is on its way to the caller they are all notes of that one. What stops a program stops it.
+    """
+    errors: list[BaseException] = []
+    for callback in callbacks:
+        try:
+            callback()
+        except BaseException as error:
+            errors.append(error)
+    if not errors:
+        return
+    loudest = next((each for each in errors if not isinstance(each, Exception)), beside or errors[0])
+    for each in errors:
+        if each is not loudest:
+            loudest.add_note(f"another callback failed too: {each!r}")
+    if loudest is not beside:
+        raise loudest
