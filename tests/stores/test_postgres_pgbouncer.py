@@ -36,10 +36,9 @@ def world(way: Way, tmp_path: Any) -> Iterator[World]:
 
 def prepares(lender: Any) -> bool:
     """Whether its connections keep prepared statements."""
-    pool = lender._pool.pool
-    if hasattr(pool, "kwargs"):
-        return pool.kwargs["prepare_threshold"] is not None
-    return bool(lender.is_direct)
+    idle = [place.link.raw for place in lender._pool._idle if place.link is not None]
+    assert idle
+    return bool(lender.is_direct) or any(getattr(raw, "prepare_threshold", None) is not None for raw in idle)
 
 
 def business(way: Way) -> str:
