@@ -14,6 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import atomic
 from django.utils.asyncio import async_unsafe
 from django.utils.connection import ConnectionProxy
+from django.utils.functional import SimpleLazyObject
 
 from aftercommit.django.conf import options_of
 from aftercommit.django.databases import is_in_memory
@@ -21,7 +22,7 @@ from aftercommit.django.store import DjangoStore
 from aftercommit.django.transactions import AtomicTransaction, is_open, refuse_no_block
 from aftercommit.django.workers import BlockRuntime, WorkerRuntime
 from aftercommit.engine import Engine
-from aftercommit.errors import InvalidOption, NotInTransaction, UnknownStore, UnsupportedTransaction
+from aftercommit.errors import InvalidOption, NotInTransaction, OutboxError, UnknownStore, UnsupportedTransaction
 from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.options import Wiring
 from aftercommit.outbox import Outbox
@@ -145,3 +146,12 @@ def outbox_for(alias: str = DEFAULT_DB_ALIAS) -> DjangoOutbox:
                 )
             _outboxes[alias] = DjangoOutbox(alias, **options_of(alias))
         return _outboxes[alias]
+
+
+def default_outbox() -> Any:
+    """The outbox of the default database. With wrong settings one that says so when it is used: they must not keep the
+    modules that import it, and so `manage.py check`, from being loaded."""
+    try:
+        return outbox_for()
+    except OutboxError:
+        return SimpleLazyObject(outbox_for)
