@@ -35,9 +35,6 @@ from aftercommit.options import (
 
 T = TypeVar("T")
 
-#: A third of the longest rolling deploy that one would call normal.
-_MULTI_NODE_GRACE: Final = timedelta(minutes=10)
-
 
 def _option(
     default: T,
@@ -91,10 +88,10 @@ class OutboxConfig:
         "it is how long the events of a dead process wait")
     max_abandoned: int = _option(5, COUNT, Of.DELIVERY,
         "deliveries that may end with the death of their process before the event is DEAD")
-    unroutable_grace: timedelta | None = _option(timedelta(0), or_none(DURATION), Of.DELIVERY,
+    #: A third of the longest rolling deploy that one would call normal: old processes meet the events of new ones.
+    unroutable_grace: timedelta | None = _option(timedelta(minutes=10), or_none(DURATION), Of.DELIVERY,
         "how long an event that no listener here matches is left to other processes; "
-        "`None`: for ever; 0: DEAD at once",
-        default_in={Wiring.MULTI_NODE: _MULTI_NODE_GRACE, Wiring.ORDERED: _MULTI_NODE_GRACE})
+        "`None`: for ever; 0: DEAD at once", default_in={Wiring.SINGLE_NODE: timedelta(0)})
     ordered: bool = _option(False, SWITCH, Of.WRITING,
         "events of one key in the order of writing, one at a time: [order](order.md). "
         "The table remembers it, and a process that disagrees refuses to start",

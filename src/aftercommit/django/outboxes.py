@@ -53,7 +53,7 @@ class DjangoOutbox(Outbox):
     def _wired(cls, wiring: Wiring, target: Any, options: Mapping[str, Any]) -> Self:  # noqa: ARG003
         raise InvalidOption(
             f"an outbox of Django has no {wiring.value}(): a process that does not call start() only writes",
-            fix='AFTERCOMMIT = {"default": {"unroutable_grace": "10m"}} for processes with different handlers',
+            fix='choose by options, as for a single process: AFTERCOMMIT = {"default": {"unroutable_grace": 0}}',
         )
 
     def transaction(self) -> Any:
