@@ -181,8 +181,8 @@ class Schema:
         return SchemaMismatch(
             f"a table {self._names.table} is there, but create_schema() has not made it, or not to its end: "
             f"{self._names.side('schema')} does not tell its version",
-            fix="if create_schema() was cut off, call it again; if create_all() or Alembic's autogenerate made it, drop "
-            "it and its side tables first, and see aftercommit.alembic; if it is another program's, set table=…",
+            fix="if create_schema() was cut off, call it again; if create_all() or Alembic's autogenerate made it, "
+            "drop it and its side tables first, and see aftercommit.alembic; if it is another program's, set table=…",
         )
 
     async def _set_all(self, tx: Tx, facts: Mapping[str, str]) -> None:
