@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from aftercommit.errors import UnroutableEvent, closest
+from aftercommit.events.annotations import event_type_of
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.names import GLOBAL, route_name
 from aftercommit.events.outcome import GAVE_UP
@@ -111,6 +112,10 @@ class Router:
         if not routes:
             raise self.unknown(event, handler_id)
         return routes
+
+    def handlers_for(self, kind: type) -> list[str]:
+        """The ids of those that take objects of this class, and do not merely take everything."""
+        return [handler.id for handler in self._search(GLOBAL, event_type_of(kind)) if not handler.is_generic]
 
     def is_routable(self, event: EventEnvelope) -> bool:
         """Whether anybody here receives it; a registry that fails says what is wrong when the event is delivered."""
