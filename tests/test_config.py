@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -18,9 +18,11 @@ from aftercommit import (
     MultiListenerRegistry,
     Outbox,
     OutboxConfig,
+    OutboxOptions,
     WriterHook,
 )
 from aftercommit.config import OPTIONS
+from aftercommit.events.durations import Duration
 from aftercommit.options import REASONS, Option, Wiring
 
 DEFAULTS: dict[str, Any] = {
@@ -336,6 +338,16 @@ def test_many_nodes_need_a_poller(kind: Any) -> None:
     """TC-192"""
     with pytest.raises(InvalidOption, match="poller_enabled=False makes no sense in multi_node"):
         kind.multi_node("sqlite://", poller_enabled=False)
+
+
+def test_the_keywords_for_type_checkers_are_the_options() -> None:
+    """In the same order, each with the type of what is kept; a duration may be given in any of its forms."""
+    kept = get_type_hints(OutboxConfig)
+    del kept["wiring"]
+    given = {timedelta: Duration, timedelta | None: Duration | None}
+    assert list(OutboxOptions.__annotations__) == list(OPTIONS)
+    assert get_type_hints(OutboxOptions) == {name: given.get(hint, hint) for name, hint in kept.items()}
+    assert not OutboxOptions.__required_keys__
 
 
 def test_only_a_single_node_does_not_leave_the_unroutable_to_others(kind: Any) -> None:

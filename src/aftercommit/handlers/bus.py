@@ -79,8 +79,8 @@ class Bus:
         """An object that no subscriber takes is nobody's business, unless somebody waits for its event."""
         if self._enabled and (waiting := self._handlers_for(kind)):
             raise InvalidPayloadType(
-                f"publish() got a {kind.__name__}, which nobody subscribes to, and its handlers ({', '.join(waiting)}) get "
-                "nothing: only objects of classes with @outbox_event are written to the outbox",
+                f"publish() got a {kind.__name__}, which nobody subscribes to, and its handlers get nothing "
+                f"({', '.join(waiting)}): only objects of classes with @outbox_event are written to the outbox",
                 fix=f"put @outbox_event on {kind.__name__}, or use outbox.write()",
             )
 
