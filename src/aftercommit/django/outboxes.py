@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import DEFAULT_DB_ALIAS, connections
@@ -16,6 +16,7 @@ from django.utils.asyncio import async_unsafe
 from django.utils.connection import ConnectionProxy
 from django.utils.functional import SimpleLazyObject
 
+from aftercommit.config import OutboxOptions
 from aftercommit.django.conf import options_of
 from aftercommit.django.databases import is_in_memory
 from aftercommit.django.store import DjangoStore
@@ -37,11 +38,19 @@ _OF_THE_STORE: Final = ("target", "table", "schema", "create_schema", "delete_co
 _NEVER_RUNS_OUT: Final = timedelta(days=365)
 
 
+class DjangoOptions(OutboxOptions, total=False):
+    """The options of settings.AFTERCOMMIT."""
+
+    #: Where the workers' own connections lead to, if not to where DATABASES says.
+    target: Any
+
+
 class DjangoOutbox(Outbox):
     """The outbox of one database of settings.DATABASES. `write()` needs no tx: it joins the atomic block."""
 
-    def __init__(self, alias: str = DEFAULT_DB_ALIAS, **options: Any) -> None:
+    def __init__(self, alias: str = DEFAULT_DB_ALIAS, **given: Unpack[DjangoOptions]) -> None:
         self.alias = alias
+        options: dict[str, Any] = {**given}
         # Tables are made by migrations, unless somebody says otherwise.
         for_store: dict[str, Any] = {"create_schema": False}
         for_store |= {name: options.pop(name) for name in _OF_THE_STORE if name in options}
