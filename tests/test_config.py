@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -18,9 +18,11 @@ from aftercommit import (
     MultiListenerRegistry,
     Outbox,
     OutboxConfig,
+    OutboxOptions,
     WriterHook,
 )
 from aftercommit.config import OPTIONS
+from aftercommit.events.durations import Duration
 from aftercommit.options import REASONS, Option, Wiring
 
 DEFAULTS: dict[str, Any] = {
@@ -38,7 +40,7 @@ DEFAULTS: dict[str, Any] = {
     "skip_recent": timedelta(0),
     "lock_timeout": timedelta(seconds=30),
     "max_abandoned": 5,
-    "unroutable_grace": timedelta(0),
+    "unroutable_grace": timedelta(minutes=10),
     "ordered": False,
     "stop_on_first_failure": True,
     "on_dead": "block",
@@ -339,8 +341,19 @@ def test_many_nodes_need_a_poller(kind: Any) -> None:
         kind.multi_node("sqlite://", poller_enabled=False)
 
 
-def test_many_nodes_leave_the_unroutable_to_each_other(kind: Any) -> None:
-    assert kind.multi_node("sqlite://").config.unroutable_grace == timedelta(minutes=10)
+def test_the_keywords_for_type_checkers_are_the_options() -> None:
+    """In the same order, each with the type of what is kept; a duration may be given in any of its forms."""
+    kept = get_type_hints(OutboxConfig)
+    del kept["wiring"]
+    given = {timedelta: Duration, timedelta | None: Duration | None}
+    assert list(OutboxOptions.__annotations__) == list(OPTIONS)
+    assert get_type_hints(OutboxOptions) == {name: given.get(hint, hint) for name, hint in kept.items()}
+    assert not OutboxOptions.__required_keys__
+
+
+def test_only_a_single_node_does_not_leave_the_unroutable_to_others(kind: Any) -> None:
+    for make in (kind, kind.multi_node, kind.ordered):
+        assert make("sqlite://").config.unroutable_grace == timedelta(minutes=10)
     assert kind.multi_node("sqlite://", unroutable_grace=None).config.unroutable_grace is None
     assert kind.multi_node("sqlite://", unroutable_grace=0).config.unroutable_grace == timedelta(0)
     assert kind.single_node("sqlite://").config.unroutable_grace == timedelta(0)
@@ -413,10 +426,8 @@ def test_recent_rows_are_not_skipped_where_that_would_hold_up_their_keys() -> No
         Outbox("sqlite://", ordered=True, skip_recent="1s")
 
 
-def test_the_ordered_wiring_is_ordered_and_leaves_unknown_events_to_others_for_a_while(kind: Any) -> None:
-    config = kind.ordered("sqlite://").config
-    assert config.ordered
-    assert config.unroutable_grace == timedelta(minutes=10)
+def test_the_ordered_wiring_is_ordered(kind: Any) -> None:
+    assert kind.ordered("sqlite://").config.ordered
     for refused in ({"ordered": False}, {"poller_enabled": False}, {"skip_recent": "1s"}):
         with pytest.raises(InvalidOption, match="makes no sense in ordered"):
             kind.ordered("sqlite://", **refused)

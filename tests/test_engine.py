@@ -81,7 +81,7 @@ def test_drain_delivers_until_nothing_is_due_and_says_what_it_did(
         def fail(event: EventEnvelope) -> None:
             raise ValueError("no")
 
-        outbox = world.outbox(poll_interval="1h", retry_policy=Fixed("1h"), batch_size=2)
+        outbox = world.outbox(poll_interval="1h", retry_policy=Fixed("1h"), batch_size=2, unroutable_grace=0)
         outbox.register("Good", colour(lambda event: None))
         outbox.register("Bad", colour(fail))
         outbox.register("Later", colour(lambda event: RetryAfter("1h")))
@@ -624,7 +624,7 @@ def test_close_while_poll_waits_lets_poll_end(world: World) -> None:
 def test_stats_show_the_table_and_the_memory(world: World) -> None:
     async def scenario() -> None:
         blocking = Blocking()
-        outbox = world.outbox(poll_interval="1h", worker_count=1, retry_policy=NoRetry())
+        outbox = world.outbox(poll_interval="1h", worker_count=1, retry_policy=NoRetry(), unroutable_grace=0)
         outbox.register("Good", blocking)
         await outbox.start()
         await write(outbox, *["Good"] * 3)
@@ -731,7 +731,12 @@ def test_every_metric_is_exported_with_its_values(world: World) -> None:
             return RetryAfter("1h") if "later" in event.payload_json else None
 
         outbox = world.outbox(
-            poll_interval="1h", worker_count=1, hot_queue_capacity=1, metrics=exporter, retry_policy=Fixed("1h")
+            poll_interval="1h",
+            worker_count=1,
+            hot_queue_capacity=1,
+            metrics=exporter,
+            retry_policy=Fixed("1h"),
+            unroutable_grace=0,
         )
         outbox.register("Blocked", blocking)
         outbox.register("Mixed", mixed)
@@ -774,7 +779,7 @@ def test_an_exporter_that_raises_harms_nothing(world: World, colour: Colouring) 
 
     async def scenario() -> None:
         seen = Collector()
-        outbox = world.outbox(metrics=Failing(), hot_queue_capacity=2)
+        outbox = world.outbox(metrics=Failing(), hot_queue_capacity=2, unroutable_grace=0)
         outbox.register("Good", colour(seen.add))
         async with outbox:
             await write(outbox, *["Good"] * 6)
@@ -818,7 +823,7 @@ def test_the_end_of_an_event_as_dead_is_an_error_in_the_log(
         def fail(event: EventEnvelope) -> None:
             raise ValueError("no luck")
 
-        outbox = world.outbox(max_attempts=1)
+        outbox = world.outbox(max_attempts=1, unroutable_grace=0)
         outbox.register("Good", colour(fail))
         await write(outbox, "Good", "Unknown")
         assert await outbox.poll() == 2

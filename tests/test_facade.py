@@ -103,6 +103,7 @@ NAMES = [
     "NotInTransaction",
     "Outbox",
     "OutboxConfig",
+    "OutboxOptions",
     "OutboxDispatcher",
     "OutboxError",
     "OutboxPoller",

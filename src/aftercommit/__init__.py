@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aftercommit.async_outbox import AsyncOutbox as AsyncOutbox
     from aftercommit.config import OutboxConfig as OutboxConfig
+    from aftercommit.config import OutboxOptions as OutboxOptions
     from aftercommit.delivery.leases import DefaultInFlightTracker as DefaultInFlightTracker
     from aftercommit.delivery.worker import OutboxDispatcher as OutboxDispatcher
     from aftercommit.engine import Health as Health
@@ -106,7 +107,7 @@ __version__ = "0.1.0"
 #: Where each name is at home. A program loads what it uses when it uses it: the first look at a name loads its module.
 _HOMES = {
     "async_outbox": ("AsyncOutbox",),
-    "config": ("OutboxConfig",),
+    "config": ("OutboxConfig", "OutboxOptions"),
     "delivery.leases": ("DefaultInFlightTracker",),
     "delivery.worker": ("OutboxDispatcher",),
     "engine": ("Health", "Stats"),

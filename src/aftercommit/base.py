@@ -7,10 +7,10 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
 
-from aftercommit.config import OutboxConfig, configure
+from aftercommit.config import OutboxConfig, OutboxOptions, configure
 from aftercommit.delivery.agenda import EVERYWHERE, FIRST_LOOK
 from aftercommit.engine import Engine, Health
 from aftercommit.errors import ColourMismatch, InvalidOption, NotInTransaction, UnsupportedTransaction
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aftercommit.outbox")
 
+T = TypeVar("T")
+R = TypeVar("R")
 Step = TypeVar("Step", bound=Callable[[Any], Any])
 
 
@@ -43,26 +45,26 @@ class OutboxBase(HandlerSet, ABC):
 
     _colour: ClassVar[Colour]
 
-    def __init__(self, target: Any, *, config: OutboxConfig | None = None, **options: Any) -> None:
+    def __init__(self, target: Any, *, config: OutboxConfig | None = None, **options: Unpack[OutboxOptions]) -> None:
         self._set_up(target, configure(Wiring.CUSTOM, options, config))
 
     @classmethod
-    def single_node(cls, target: Any, **options: Any) -> Self:
+    def single_node(cls, target: Any, **options: Unpack[OutboxOptions]) -> Self:
         """One process: hot path and poller."""
         return cls._wired(Wiring.SINGLE_NODE, target, options)
 
     @classmethod
-    def multi_node(cls, target: Any, **options: Any) -> Self:
+    def multi_node(cls, target: Any, **options: Unpack[OutboxOptions]) -> Self:
         """Several processes on one database; what one cannot route is left to the others for ten minutes."""
         return cls._wired(Wiring.MULTI_NODE, target, options)
 
     @classmethod
-    def ordered(cls, target: Any, **options: Any) -> Self:
+    def ordered(cls, target: Any, **options: Unpack[OutboxOptions]) -> Self:
         """Events of one key in the order of writing, one at a time, over any number of processes."""
         return cls._wired(Wiring.ORDERED, target, options)
 
     @classmethod
-    def writer_only(cls, target: Any, **options: Any) -> Self:
+    def writer_only(cls, target: Any, **options: Unpack[OutboxOptions]) -> Self:
         """Only writes, for programs whose events another one delivers. purge_retention then goes by age alone."""
         return cls._wired(Wiring.WRITER_ONLY, target, options)
 
@@ -77,7 +79,6 @@ class OutboxBase(HandlerSet, ABC):
         self.config = config
         self._payloads = PayloadTypes(config.serializer)
         self._composer = Composer(self._payloads, config.context_providers)
-        self._bus = Bus(self._colour, enabled=config.publish_enabled, publish_after_save=config.publish_after_save)
         store_options: dict[str, Any] = {
             "table": config.table,
             "schema": config.schema,
@@ -100,6 +101,12 @@ class OutboxBase(HandlerSet, ABC):
         given = config.listener_registry  # an empty one is false, and still the one to use
         self._registry: Any = given if given is not None else DefaultListenerRegistry()
         self._router = Router(self._registry, self._roster, self._payloads)
+        self._bus = Bus(
+            self._colour,
+            enabled=config.publish_enabled,
+            publish_after_save=config.publish_after_save,
+            handlers_for=self._router.handlers_for,
+        )
         self._engine: Engine | None = None
         self._resumes = False
         self._life = ThreadRuntime().lock()
@@ -125,7 +132,11 @@ class OutboxBase(HandlerSet, ABC):
         """Declare a function that leads the plain data of a class from this version to the next."""
         return lambda step: self._payloads.upcaster(kind, from_version, step)
 
-    def subscribe(self, kind: type, subscriber: Callable[..., object] | None = None) -> Any:
+    @overload
+    def subscribe(self, kind: type[T], subscriber: Callable[[T], R]) -> Callable[[T], R]: ...
+    @overload
+    def subscribe(self, kind: type[T]) -> Callable[[Callable[[T], R]], Callable[[T], R]]: ...
+    def subscribe(self, kind: type, subscriber: Any = None) -> Any:
         """Call a function with every object of the class that is published here; also as a decorator.
 
         It runs in the publisher's thread or task and in its transaction.

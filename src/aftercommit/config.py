@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 
 from aftercommit.errors import InvalidOption, did_you_mean
 from aftercommit.events.codec import Serializer
 from aftercommit.events.context import ContextProvider
+from aftercommit.events.durations import Duration
 from aftercommit.events.retry import DEFAULT_POLICY, RetryPolicy
 from aftercommit.hooks import EventInterceptor, InFlightTracker, ListenerRegistry, MetricsExporter, WriterHook
 from aftercommit.options import (
@@ -35,9 +36,6 @@ from aftercommit.options import (
 
 T = TypeVar("T")
 
-#: A third of the longest rolling deploy that one would call normal.
-_MULTI_NODE_GRACE: Final = timedelta(minutes=10)
-
 
 def _option(
     default: T,
@@ -51,6 +49,50 @@ def _option(
 ) -> T:
     made: T = field(default=default, metadata={"option": Option(kind, of, meaning, shown, refused_by, default_in)})
     return made
+
+
+class OutboxOptions(TypedDict, total=False):
+    """The keywords of an outbox, for type checkers: what each option takes. `OutboxConfig` says what they mean."""
+
+    worker_count: int
+    hot_queue_capacity: int
+    cold_queue_capacity: int
+    max_attempts: int
+    retry_policy: RetryPolicy
+    drain_timeout: Duration
+    hot_path: bool
+    poller_enabled: bool
+    poll_interval: Duration
+    max_poll_interval: Duration | None
+    batch_size: int
+    skip_recent: Duration
+    lock_timeout: Duration
+    max_abandoned: int
+    unroutable_grace: Duration | None
+    ordered: bool
+    stop_on_first_failure: bool
+    on_dead: str
+    serialize_keys: bool
+    heartbeat_interval: Duration
+    stale_timeout: Duration
+    rebalance_interval: Duration
+    delete_completed: bool
+    purge_retention: Duration | None
+    purge_dead: bool
+    purge_interval: Duration
+    purge_batch_size: int
+    table: str
+    schema: str | None
+    create_schema: bool | None
+    metrics: MetricsExporter
+    interceptors: Sequence[EventInterceptor]
+    listener_registry: ListenerRegistry | None
+    in_flight_tracker: InFlightTracker | None
+    writer_hook: WriterHook | None
+    context_providers: Sequence[ContextProvider]
+    serializer: Serializer | Sequence[Serializer] | None
+    publish_enabled: bool
+    publish_after_save: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,10 +136,10 @@ class OutboxConfig:
         "it is how long the events of a dead process wait")
     max_abandoned: int = _option(5, COUNT, Of.DELIVERY,
         "deliveries that may end with the death of their process before the event is DEAD")
-    unroutable_grace: timedelta | None = _option(timedelta(0), or_none(DURATION), Of.DELIVERY,
+    #: A third of the longest rolling deploy that one would call normal: old processes meet the events of new ones.
+    unroutable_grace: timedelta | None = _option(timedelta(minutes=10), or_none(DURATION), Of.DELIVERY,
         "how long an event that no listener here matches is left to other processes; "
-        "`None`: for ever; 0: DEAD at once",
-        default_in={Wiring.MULTI_NODE: _MULTI_NODE_GRACE, Wiring.ORDERED: _MULTI_NODE_GRACE})
+        "`None`: for ever; 0: DEAD at once", default_in={Wiring.SINGLE_NODE: timedelta(0)})
     ordered: bool = _option(False, SWITCH, Of.WRITING,
         "events of one key in the order of writing, one at a time: [order](order.md). "
         "The table remembers it, and a process that disagrees refuses to start",
@@ -156,6 +198,10 @@ class OutboxConfig:
     publish_after_save: bool = _option(True, SWITCH, Of.WRITING,
         "`publish()` passes what it has written to subscribers as well")
     # fmt: on
+
+    if TYPE_CHECKING:  # what it is given is more than what it keeps
+
+        def __init__(self, *, wiring: Wiring = Wiring.CUSTOM, **options: Unpack[OutboxOptions]) -> None: ...
 
     def __post_init__(self) -> None:
         for name, option in OPTIONS.items():

@@ -102,7 +102,7 @@ def test_what_cannot_be_decoded_is_dead_at_once_and_says_why(world: World, event
     """No attempt is spent, no fallback is called, and what comes after goes on. TC-352."""
 
     async def scenario() -> None:
-        outbox = with_upcasters(world.outbox())
+        outbox = with_upcasters(world.outbox(unroutable_grace=0))
         seen = collecting(outbox)
         outbox.fallback(OrderPaid)(lambda event, failure: seen.append("fallback"))
         await write(outbox, event, OrderPaid(2, 42, "USD"))

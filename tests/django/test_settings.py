@@ -16,7 +16,7 @@ from django.db import connections, transaction
 
 import aftercommit
 from aftercommit import EventEnvelope, InvalidOption, WriterHook
-from aftercommit.django import DjangoOutbox, outbox, outbox_for
+from aftercommit.django import DjangoOutbox, outbox, outbox_for, outboxes
 from aftercommit.django.conf import options_of
 from aftercommit.runtime.threads import run
 from tests.django import kit
@@ -86,6 +86,56 @@ def test_wrong_settings_are_said_by_the_checks(wrong: Any, settings_of: Any, tmp
             assert (problem.id, bool(problem.hint)) == ("aftercommit.E001", True)
     finally:
         kit.remove_database("third")
+
+
+#: A project as `manage.py check` meets it: an app whose models and handlers import the outbox.
+PROJECT = """
+from django.conf import settings
+from django.core.management import execute_from_command_line
+
+database = {{"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.sqlite3", "OPTIONS": {mode}}}
+settings.configure(
+    DATABASES={{"default": database}}, INSTALLED_APPS=["aftercommit.django", "shop"], AFTERCOMMIT={given}
+)
+execute_from_command_line(["manage.py", "check"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"default": {"worker_counts": 1}}, ("there is no option worker_counts=1", "did you mean worker_count?")),
+        (["default"], ("AFTERCOMMIT is ['default']", "worker_count")),
+    ],
+)
+def test_a_mistake_in_the_settings_is_a_line_of_the_check(given: Any, said: tuple[str, str], tmp_path: Path) -> None:
+    app = tmp_path / "shop"
+    app.mkdir()
+    (app / "__init__.py").touch()
+    (app / "models.py").write_text("from aftercommit.django import outbox\n")
+    (app / "handlers.py").write_text("from shop.models import outbox\noutbox.register('Placed', print)\n")
+    ran = subprocess.run(
+        [sys.executable, "-c", PROJECT.format(given=given, mode=kit.IMMEDIATE)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE * 2,
+        check=False,
+        env={**os.environ, "PYTHONPATH": f"{Path(aftercommit.__file__).parents[1]}:{tmp_path}"},
+    )
+    problem, hint = said
+    assert f"aftercommit.E001) {problem}" in ran.stderr
+    assert hint in ran.stderr.partition("HINT: ")[2]
+    assert "Traceback" not in ran.stderr
+
+
+def test_an_outbox_with_wrong_settings_refuses_to_work(settings_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers run no checks, so whoever uses it is told."""
+    monkeypatch.setattr(outboxes, "_outboxes", {})
+    with settings_of(AFTERCOMMIT={"default": {"worker_counts": 1}}):
+        unmade = aftercommit.django.outbox
+        for use in (lambda: unmade.write("Placed", 1), lambda: unmade.start, outbox_for):
+            with pytest.raises(InvalidOption, match="worker_counts"):
+                use()
 
 
 def mode_problems() -> list[Any]:

@@ -15,6 +15,7 @@ from aftercommit.events.classes import outbox_event
 from aftercommit.events.codec import JsonSerializer, MsgpackSerializer
 from aftercommit.events.payloads import Encoded, PayloadTypes
 from tests.events import shapes
+from tests.events.shapes import OrderModel
 
 
 @dataclasses.dataclass
@@ -288,8 +289,15 @@ def test_what_does_not_fit_says_event_field_and_expected_type() -> None:
         f"OrderPlaced {wrong.event_id} (version 1, application/json) is no OrderPlaced: "
         "Expected `int`, got `str` - at `$.number`"
     )
-    assert "default" in caught.value.fix
+    assert caught.value.fix == "let the annotation take what was written or add an upcaster, then replay the event"
     assert isinstance(caught.value.__cause__, msgspec.ValidationError)
+
+
+@pytest.mark.parametrize("kind", [OrderPlaced, OrderModel])
+def test_a_field_that_is_not_there_may_have_a_default(kind: Any) -> None:
+    with pytest.raises(UndecodablePayload, match=r"(missing required field|Field required)") as caught:
+        PayloadTypes().decode(event(kind.__name__, "{}"), kind)
+    assert caught.value.fix == "give the field a default or add an upcaster, then replay the event"
 
 
 @pytest.mark.parametrize("text", ["null", "[]", '"x"', "7", '{"number":null}', '{"number":1e400}', "{}"])

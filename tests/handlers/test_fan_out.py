@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -181,7 +182,7 @@ def test_a_row_for_a_handler_that_nobody_has_is_dead_with_the_closest_name(world
     """TC-382"""
 
     async def scenario() -> None:
-        before, after = world.outbox(), world.outbox()
+        before, after = world.outbox(), world.outbox(unroutable_grace=0)
         handle(before, lambda function: function, Collector(), "send_recipt", "other")
         handle(after, lambda function: function, Collector(), "send_receipt", "other")
         await write(before, "A")
@@ -195,13 +196,55 @@ def test_a_row_for_a_handler_that_nobody_has_is_dead_with_the_closest_name(world
     world.run(scenario)
 
 
+def test_an_event_that_nobody_takes_is_dead_with_the_closest_type(world: World) -> None:
+    expected = {
+        ("order.placd", None): r"takes order\.placd \(\w+\); the closest is 'order\.placed'",
+        ("OrderPlced", None): r"takes OrderPlced \(\w+\); the closest is 'OrderPlaced'",
+        ("Opend", "Account"): r"takes Account/Opend \(\w+\); the closest is 'Account/Opened'",
+        ("Payd", None): r"takes Payd \(\w+\); the closest is 'Paid'",
+        ("nothing like it", None): r"takes nothing like it \(\w+\)\n",
+    }
+
+    async def scenario() -> None:
+        outbox = world.outbox(wiring="single_node")
+        outbox.handler(OrderPlaced)(print)
+        outbox.handler("order.placed", id="named")(print)
+        outbox.handler("Opened", aggregate_type="Account", id="of accounts")(print)
+        outbox.register("Paid", print)
+        for event_type, aggregate_type in expected:
+            async with outbox.transaction():
+                await outbox.write(event_type, 1, aggregate_type=aggregate_type)
+        assert (await outbox.drain()).dead == len(expected)
+        for row, said in zip(world.rows(), expected.values(), strict=True):
+            assert re.search(said, row["last_error"])
+
+    world.run(scenario)
+
+
+def test_an_old_process_does_not_kill_the_events_of_a_new_one(world: World) -> None:
+    """A rolling deploy, with the options that an outbox has by itself."""
+
+    async def scenario() -> None:
+        seen, old, new = Collector(), world.outbox(), world.outbox()
+        handle(old, lambda function: function, seen, "known")
+        new.handler("B", id="unknown")(lambda _: seen.add("unknown"))
+        async with new.transaction():
+            await new.write("B", 1)
+        assert (await old.drain()).deferred == 1
+        due_now(world)
+        assert (await new.drain()).delivered == 1
+        assert seen == ["unknown"]
+
+    world.run(scenario)
+
+
 def test_with_a_grace_such_rows_wait_and_are_reported(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """In a fleet another process may have the handler."""
 
     async def scenario() -> None:
         seen = Collector()
         before = world.outbox()
-        after, third = (world.outbox(unroutable_grace="10m", poll_interval="1h") for _ in range(2))
+        after, third = (world.outbox(poll_interval="1h") for _ in range(2))
         handle(before, lambda function: function, seen, "gone", "other")
         handle(after, lambda function: function, seen, "other")
         handle(third, lambda function: function, seen, "gone")

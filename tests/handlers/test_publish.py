@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aftercommit import InvalidPayload, NotAwaited, NotInTransaction, outbox_event
+from aftercommit import InvalidPayload, InvalidPayloadType, NotAwaited, NotInTransaction, any_event, outbox_event
 from tests.support import World
 
 
@@ -59,6 +59,27 @@ def test_outside_a_transaction_a_marked_object_is_refused_and_others_are_not(wor
         assert seen == []
         assert await outbox.publish(Noted("x")) is None
         assert seen == [Noted("x")]
+
+    world.run(scenario)
+
+
+def test_an_unmarked_object_that_handlers_wait_for_is_refused(world: World) -> None:
+    """They would get nothing, and nobody would say so. With a subscriber it has somewhere to go."""
+
+    async def scenario() -> None:
+        outbox, seen = world.outbox(), []
+        outbox.handler(any_event, id="everything")(print)
+        assert await outbox.publish(Noted("x")) is None
+        outbox.handler(Noted, id="keep")(print)
+        with pytest.raises(InvalidPayloadType, match=r"publish\(\) got a Noted.* get nothing \(keep\)") as caught:
+            await outbox.publish(Noted("x"))
+        assert "@outbox_event on Noted, or use outbox.write()" in caught.value.fix
+        outbox.subscribe(Noted, seen.append)
+        assert await outbox.publish(Noted("x")) is None
+        assert seen == [Noted("x")]
+        silent = world.outbox(publish_enabled=False)
+        silent.handler(Noted, id="keep")(print)
+        assert await silent.publish(Noted("x")) is None
 
     world.run(scenario)
 

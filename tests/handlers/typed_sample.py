@@ -1,6 +1,7 @@
 """Read by mypy, never run: what a type checker must refuse ends in `# wrong`, the rest it must take."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import attrs
@@ -14,8 +15,11 @@ from aftercommit import (
     FailureContext,
     Fixed,
     HandlerSet,
+    JsonSerializer,
     NoRetry,
     Outbox,
+    OutboxConfig,
+    OutboxOptions,
     any_event,
 )
 
@@ -38,8 +42,20 @@ class OrderReturned:
     order_id: int
 
 
-outbox = Outbox("sqlite://")
-async_outbox = AsyncOutbox("sqlite://")
+outbox = Outbox("sqlite://", poll_interval="200ms", lock_timeout=30, purge_retention=None, worker_count=2)
+async_outbox = AsyncOutbox("sqlite://", config=OutboxConfig(poll_interval="5s", max_poll_interval=timedelta(minutes=1)))
+Outbox("sqlite://", wroker_count=2)  # wrong
+Outbox("sqlite://", worker_count="2")  # wrong
+Outbox("sqlite://", poll_interval=None)  # wrong
+AsyncOutbox("sqlite://", wroker_count=2)  # wrong
+Outbox.single_node("sqlite://", batch_size=10, serializer=JsonSerializer())
+AsyncOutbox.multi_node("sqlite://", unroutable_grace=None)
+Outbox.ordered("sqlite://", on_dead="continue", batchsize=10)  # wrong
+AsyncOutbox.writer_only("sqlite://", purge_retention="7d", create_shcema=True)  # wrong
+OutboxConfig(poll_intreval="5s")  # wrong
+pause: timedelta = outbox.config.poll_interval
+settings: OutboxOptions = {"worker_count": 4, "poll_interval": 2.5}
+Outbox("sqlite://", **settings)
 handlers = HandlerSet()
 
 
@@ -96,6 +112,40 @@ def wrong_class(event: OrderShipped) -> None: ...
 def wrong_policy(event: OrderPlaced) -> None: ...
 
 
+@outbox.handler(timeout="5s")
+def timed(event: OrderPlaced) -> int:
+    return event.order_id
+
+
+number = timed(OrderPlaced(1))
+timed(OrderShipped(1))  # wrong
+
+
+@timed.fallback
+def timed_failed(event: OrderPlaced, failure: FailureContext) -> None: ...
+
+
+@timed.fallback  # wrong
+def timed_wrongly(event: OrderShipped, failure: FailureContext) -> None: ...
+
+
+@outbox.handler("Placed", id="placed")
+async def placed(event: OrderPlaced, meta: EventMetadata) -> None: ...
+
+
+@placed.fallback  # wrong
+def placed_wrongly(event: OrderShipped, failure: FailureContext) -> None: ...
+
+
+@outbox.handler(timeout="5s")  # wrong
+def timed_without_parameter() -> None: ...
+
+
+@outbox.handler("Anything")
+def untyped(event, meta):  # type: ignore[no-untyped-def]
+    ...
+
+
 @outbox.handler("Named", retry=NoRetry(), aliases=["old"])
 def named(event: EventEnvelope) -> None: ...
 
@@ -111,6 +161,12 @@ def no_parameter() -> None: ...
 class Desk:
     @handlers.handler
     def on_placed(self, event: OrderPlaced) -> None: ...
+
+    @handlers.handler(concurrency=2)
+    def on_paid(self, event: OrderPaid) -> None: ...
+
+    @on_paid.fallback
+    def on_paid_failed(self, event: OrderPaid, failure: FailureContext) -> None: ...
 
     @handlers.handler(OrderShipped)
     async def on_shipped(self, event: OrderShipped, meta: EventMetadata) -> None: ...
@@ -157,3 +213,27 @@ async def main() -> None:
 @outbox.upcast(OrderPlaced, from_version=1)
 def upcast(data: dict[str, Any]) -> dict[str, Any]:
     return data
+
+
+@outbox.subscribe(OrderPlaced)
+def noted(event: OrderPlaced) -> int:
+    return event.order_id
+
+
+number = noted(OrderPlaced(1))
+noted(OrderShipped(1))  # wrong
+
+
+@outbox.subscribe(OrderPlaced)  # wrong
+def noted_wrongly(event: OrderShipped) -> None: ...
+
+
+@async_outbox.subscribe(OrderPlaced)
+async def noted_later(event: OrderPlaced | OrderShipped) -> None: ...
+
+
+outbox.subscribe(OrderShipped, print)
+outbox.subscribe(OrderShipped, receipt)  # wrong
+outbox.subscribe(OrderPlaced, lambda event: event.order_id)
+outbox.subscribe(OrderPlaced, lambda event: event.number)  # wrong
+outbox.subscribe("OrderPlaced", print)  # wrong

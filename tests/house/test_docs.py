@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -9,7 +10,8 @@ from runpy import run_path
 
 import pytest
 
-from aftercommit import OutboxConfig
+import aftercommit
+from aftercommit import EventStatus, OutboxConfig
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,6 +50,19 @@ def test_the_fifteen_lines_of_the_readme_run(tmp_path: Path, monkeypatch, capsys
     monkeypatch.chdir(tmp_path)
     exec(compile(example, "README.md", "exec"), {"__name__": "__main__"})  # noqa: S102
     assert capsys.readouterr().out == "receipt over 4200\n"
+
+
+def test_snippets_of_the_readme_import_what_they_use() -> None:
+    for snippet in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL):
+        nodes = list(ast.walk(ast.parse(snippet)))
+        imported = {name.name for node in nodes if isinstance(node, ast.ImportFrom) for name in node.names}
+        used = {node.id for node in nodes if isinstance(node, ast.Name)} & set(aftercommit.__all__)
+        assert used <= imported, snippet
+
+
+def test_the_numbers_of_statuses_are_explained() -> None:
+    rows = re.findall(r"^\| (\d) \| ([A-Z]+) \|", (ROOT / "docs/stores.md").read_text(), re.MULTILINE)
+    assert rows == [(str(status.value), status.name) for status in EventStatus]
 
 
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "SECURITY.md"])

@@ -9,11 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import aiosqlite
 import psycopg
 import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
 
 from aftercommit import AsyncOutbox, Outbox
 from aftercommit.errors import ColourMismatch, UnknownStore
@@ -25,6 +27,7 @@ from aftercommit.stores.sqlite.target import SqliteStore
 from aftercommit.testing.kit import event, take
 from tests.stores.kit import insert
 from tests.stores.postgres_kit import Table, Way
+from tests.support import Collector, World
 
 
 @pytest.mark.parametrize(
@@ -62,8 +65,11 @@ def test_a_sqlalchemy_url_keeps_its_password(postgres_table: Table) -> None:
         ("postgresql+psycopg://db/app", PostgresStore),
     ],
 )
-def test_an_engine_is_known_by_its_dialect(url: str, kind: type) -> None:
+def test_an_engine_is_known_by_its_dialect(
+    url: str, kind: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """TC-105"""
+    monkeypatch.chdir(tmp_path)
     store = open_store(create_engine(url), Colour.BLOCKING)
     assert isinstance(store, kind)
     assert store.colour is Colour.BLOCKING
@@ -75,6 +81,60 @@ def test_an_async_engine_makes_an_async_store(url: str) -> None:
     assert AsyncOutbox(engine)._store.colour is Colour.ASYNC
     with pytest.raises(ColourMismatch, match="AsyncOutbox"):
         Outbox(engine)
+
+
+@pytest.mark.parametrize("way", ["uri", "creator"])
+@pytest.mark.parametrize("runtime", ["threads", "asyncio"])
+def test_a_sqlite_engine_is_asked_which_file_it_opens(runtime: str, way: str, tmp_path: Path) -> None:
+    """Its URL may say something else. What the engine writes is delivered, and settled in the same file."""
+    world, seen = World(runtime, tmp_path), Collector()
+
+    async def connect() -> Any:
+        return await aiosqlite.connect(world.path)
+
+    make = create_async_engine if world.is_async else create_engine
+    scheme = "sqlite+aiosqlite" if world.is_async else "sqlite"
+    if way == "uri":
+        engine: Any = make(f"{scheme}:///file:{world.path}?uri=true")
+    elif world.is_async:
+        engine = make(f"{scheme}:///{tmp_path}/other.db", async_creator=connect)
+    else:
+        engine = make(f"{scheme}://", creator=lambda: sqlite3.connect(world.path, check_same_thread=False))
+
+    async def scenario() -> None:
+        outbox = world.outbox(engine, poll_interval="10ms")
+        outbox.register("T", lambda seen_event: seen.add(seen_event.payload_json))
+        await outbox.start()
+        session = AsyncSession(engine) if world.is_async else Session(engine)
+        written = outbox.write("T", 1, tx=session)
+        if world.is_async:
+            async with session:
+                await session.commit()
+            await engine.dispose()
+        else:
+            await written
+            with session:
+                session.commit()
+            engine.dispose()
+        await world.until_settled(1)
+
+    world.run(scenario)
+    assert seen == ["1"]
+    assert not (tmp_path / "other.db").exists()
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:///file::memory:?cache=shared&uri=true"])
+def test_an_engine_of_a_database_in_memory_is_refused(url: str) -> None:
+    for engine in (create_engine(url), create_async_engine(url.replace("sqlite", "sqlite+aiosqlite"))):
+        with pytest.raises(UnknownStore, match="in memory") as caught:
+            Outbox(engine)
+        assert "open a file" in caught.value.fix
+
+
+def test_a_sqlite_engine_that_can_open_nothing_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UnknownStore, match="unable to open database file") as caught:
+        Outbox(create_engine(f"sqlite:///{tmp_path}/missing/app.db"))
+    assert "folder" in caught.value.fix
 
 
 def test_a_blocking_engine_under_asyncio_is_refused() -> None:

@@ -6,11 +6,12 @@ import dataclasses
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aftercommit import EventEnvelope, InvalidEvent, InvalidHeaders, InvalidName, PayloadTooLarge
+from aftercommit import EventEnvelope, InvalidEvent, InvalidHeaders, InvalidName, InvalidPayload, PayloadTooLarge
 from aftercommit.events.classes import outbox_event
 from aftercommit.events.codec import MsgpackSerializer
 from aftercommit.events.context import as_headers, split
@@ -53,6 +54,43 @@ def test_an_object_is_written_as_its_class_says() -> None:
     assert (event.payload, event.content_type) == ('{"number":7,"customer":"ann"}', "application/json")
     assert context_of(event) == {"who": "ann", "how": "class"}
     assert split(event.headers)[0] == {}
+
+
+class Sent(msgspec.Struct):
+    number: int
+
+
+@dataclasses.dataclass
+class Order:
+    total: int
+    lines: list[Unmarked]
+
+
+@pytest.mark.parametrize(
+    ("event", "path"),
+    [
+        (Unmarked("7"), r"Expected `int`, got `str` - at `\$\.number`"),  # type: ignore[arg-type]
+        (Packed(None), r"Expected `int`, got `None` - at `\$\.number`"),  # type: ignore[arg-type]
+        (Sent(7.5), r"Expected `int`, got `float` - at `\$\.number`"),  # type: ignore[arg-type]
+        (Order(7, [Unmarked(1), Unmarked("2")]), r"got `str` - at `\$\.lines\[1\]\.number`"),  # type: ignore[arg-type]
+    ],
+)
+def test_values_that_do_not_fit_the_annotations_are_refused(event: Any, path: str) -> None:
+    """They would make an event that no handler can be given."""
+    with pytest.raises(InvalidPayload, match=f"do not fit its annotations: .*{path}") as caught:
+        composer().compose(event)
+    assert "annotated types" in caught.value.fix
+
+
+def test_what_cannot_be_checked_is_written() -> None:
+    """A class that the codec could not make objects of, and one whose annotations are for type checkers only."""
+
+    @dataclasses.dataclass
+    class Odd:
+        number: Unmarked | Packed
+        other: Nowhere = None  # type: ignore[name-defined]  # noqa: F821
+
+    assert composer().compose(Odd(Unmarked(7))).payload == '{"number":{"number":7},"other":null}'
 
 
 def test_keywords_win_over_the_class() -> None:

@@ -25,6 +25,7 @@ from aftercommit.delivery.outcomes import (
 from aftercommit.errors import HandlerTimeout, UndecodablePayload, UnroutableEvent
 from aftercommit.events.claims import Claimed, RowKey
 from aftercommit.events.context import StoredError
+from aftercommit.events.names import route_name
 from aftercommit.events.outcome import (
     DONE,
     Defer,
@@ -132,7 +133,7 @@ class Delivery:
         outcome = decide_unroutable(age=claimed.age, grace=self._grace, again=LATER, error=error)
         if isinstance(outcome, Defer):
             event, key = claimed.event, claimed.lease.key
-            name = key.handler_id or f"{event.aggregate_type}/{event.event_type}"
+            name = key.handler_id or route_name(event.aggregate_type, event.event_type)
             with self._lock:
                 is_new = name not in self._unroutable
                 rows = self._unroutable.setdefault(name, set())

@@ -22,4 +22,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from aftercommit.django import outboxes  # noqa: PLC0415
 
-    return outboxes.outbox_for() if name == "outbox" else getattr(outboxes, name)
+    return outboxes.default_outbox() if name == "outbox" else getattr(outboxes, name)

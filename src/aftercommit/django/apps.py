@@ -6,6 +6,8 @@ from django.apps import AppConfig
 from django.core.checks import register
 from django.utils.module_loading import autodiscover_modules
 
+from aftercommit.errors import OutboxError
+
 
 class AftercommitConfig(AppConfig):
     """`INSTALLED_APPS += ["aftercommit.django"]`."""
@@ -20,4 +22,8 @@ class AftercommitConfig(AppConfig):
 
         register(checks.check_settings)
         register(checks.check_transaction_mode)
-        autodiscover_modules("handlers")
+        try:
+            autodiscover_modules("handlers")
+        except OutboxError:
+            if not checks.check_settings():  # which has no chance to speak when Django does not start
+                raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from django.conf import settings
@@ -23,19 +24,25 @@ def aliases() -> list[str]:
 
 def options_of(alias: str) -> dict[str, Any]:
     """The options of one outbox, with paths replaced by what they lead to."""
+    return {name: _loaded(value) if name in _OBJECTS else value for name, value in _given_to(alias).items()}
+
+
+def table_of(alias: str) -> str:
+    """The event table as a model names it. Django leaves a name in quotation marks as it is."""
+    options: Mapping[str, Any] = {}
+    with suppress(InvalidOption):  # models are loaded before the check, whose word it is
+        options = _given_to(alias)
+    table: str = options.get("table", "outbox_event")
+    return table if options.get("schema") is None else f'"{options["schema"]}"."{table}"'
+
+
+def _given_to(alias: str) -> Mapping[str, Any]:
     options = _given().get(alias, {})
     if not isinstance(options, Mapping):
         raise InvalidOption(
             f"AFTERCOMMIT[{alias!r}] is {options!r}", fix=f'AFTERCOMMIT = {{{alias!r}: {{"worker_count": 4}}}}'
         )
-    return {name: _loaded(value) if name in _OBJECTS else value for name, value in options.items()}
-
-
-def table_of(alias: str) -> str:
-    """The event table as a model names it. Django leaves a name in quotation marks as it is."""
-    options = _given().get(alias, {})
-    table: str = options.get("table", "outbox_event")
-    return table if options.get("schema") is None else f'"{options["schema"]}"."{table}"'
+    return options
 
 
 def _given() -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import DEFAULT_DB_ALIAS, connections
@@ -14,14 +14,16 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import atomic
 from django.utils.asyncio import async_unsafe
 from django.utils.connection import ConnectionProxy
+from django.utils.functional import SimpleLazyObject
 
+from aftercommit.config import OutboxOptions
 from aftercommit.django.conf import options_of
 from aftercommit.django.databases import is_in_memory
 from aftercommit.django.store import DjangoStore
 from aftercommit.django.transactions import AtomicTransaction, is_open, refuse_no_block
 from aftercommit.django.workers import BlockRuntime, WorkerRuntime
 from aftercommit.engine import Engine
-from aftercommit.errors import InvalidOption, NotInTransaction, UnknownStore, UnsupportedTransaction
+from aftercommit.errors import InvalidOption, NotInTransaction, OutboxError, UnknownStore, UnsupportedTransaction
 from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.options import Wiring
 from aftercommit.outbox import Outbox
@@ -36,11 +38,19 @@ _OF_THE_STORE: Final = ("target", "table", "schema", "create_schema", "delete_co
 _NEVER_RUNS_OUT: Final = timedelta(days=365)
 
 
+class DjangoOptions(OutboxOptions, total=False):
+    """The options of settings.AFTERCOMMIT."""
+
+    #: Where the workers' own connections lead to, if not to where DATABASES says.
+    target: Any
+
+
 class DjangoOutbox(Outbox):
     """The outbox of one database of settings.DATABASES. `write()` needs no tx: it joins the atomic block."""
 
-    def __init__(self, alias: str = DEFAULT_DB_ALIAS, **options: Any) -> None:
+    def __init__(self, alias: str = DEFAULT_DB_ALIAS, **given: Unpack[DjangoOptions]) -> None:
         self.alias = alias
+        options: dict[str, Any] = {**given}
         # Tables are made by migrations, unless somebody says otherwise.
         for_store: dict[str, Any] = {"create_schema": False}
         for_store |= {name: options.pop(name) for name in _OF_THE_STORE if name in options}
@@ -52,7 +62,7 @@ class DjangoOutbox(Outbox):
     def _wired(cls, wiring: Wiring, target: Any, options: Mapping[str, Any]) -> Self:  # noqa: ARG003
         raise InvalidOption(
             f"an outbox of Django has no {wiring.value}(): a process that does not call start() only writes",
-            fix='AFTERCOMMIT = {"default": {"unroutable_grace": "10m"}} for processes with different handlers',
+            fix='choose by options, as for a single process: AFTERCOMMIT = {"default": {"unroutable_grace": 0}}',
         )
 
     def transaction(self, *, isolation: str | None = None) -> Any:
@@ -150,3 +160,12 @@ def outbox_for(alias: str = DEFAULT_DB_ALIAS) -> DjangoOutbox:
                 )
             _outboxes[alias] = DjangoOutbox(alias, **options_of(alias))
         return _outboxes[alias]
+
+
+def default_outbox() -> Any:
+    """The outbox of the default database. With wrong settings one that says so when it is used: they must not keep the
+    modules that import it, and so `manage.py check`, from being loaded."""
+    try:
+        return outbox_for()
+    except OutboxError:
+        return SimpleLazyObject(outbox_for)

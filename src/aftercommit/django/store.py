@@ -129,6 +129,12 @@ class DjangoExecutor(BlockExecutor):
     def adopt(self, connection: object) -> AdoptedTx | None:
         return None if is_in_memory(connections[self._alias]) else self._own_now().adopt(connection)
 
+    def fault_of(self, error: Exception) -> Fault:
+        """Django wraps what its connections raise. The rest is of the outbox's own, which may have another driver."""
+        if self._own is None or isinstance(error, Error):
+            return super().fault_of(error)
+        return self._own.fault_of(error)
+
     async def close(self) -> None:
         if self._own is not None:
             await self._own.close()

@@ -214,11 +214,30 @@ class MsgpackSerializer:
         return decode(payload)
 
 
-def encoder(serializer: Serializer) -> Callable[[Any], Payload]:
-    """Its encode(), with what a user's own one gives checked."""
-    if type(serializer) in (JsonSerializer, MsgpackSerializer):
+def encoder(serializer: Serializer, kind: type | None = None) -> Callable[[Any], Payload]:
+    """Its encode(), with what a user's own one gives checked. Objects of a class whose annotations tell the codec what
+    fits are checked against them: nobody looked when the object was made, and it could not be delivered."""
+    if type(serializer) not in (JsonSerializer, MsgpackSerializer):
+        return lambda value: _encoded(serializer, value)
+    if kind is None or not (dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct)):
         return serializer.encode
-    return lambda value: _encoded(serializer, value)
+    try:
+        decode = (_json_decoder if type(serializer) is JsonSerializer else _msgpack_decoder)(kind)
+    except Exception:  # annotations that msgspec does not know, or that lead nowhere at run time
+        return serializer.encode
+    return partial(_fitting, serializer.encode, decode)
+
+
+def _fitting(encode: Callable[[Any], Payload], decode: Callable[[Payload], Any], value: Any) -> Payload:
+    payload = encode(value)
+    try:
+        decode(payload)
+    except Exception as error:
+        raise InvalidPayload(
+            f"the values of this {type(value).__name__} do not fit its annotations: {reason_of(error)}",
+            fix="pass values of the annotated types, or annotate the field with what it takes",
+        ) from error
+    return payload
 
 
 def _encoded(serializer: Serializer, value: Any) -> Payload:

@@ -44,6 +44,11 @@ class AggregateType(str):
         return str(self)
 
 
+def route_name(aggregate_type: str, event_type: str) -> str:
+    """What an event is routed by, in words: an aggregate type that nobody has named is left out."""
+    return event_type if aggregate_type == GLOBAL else f"{aggregate_type}/{event_type}"
+
+
 def name_of(value: object, field: str, limit: int) -> str:
     """The text of a name: a string, or an Enum member (its name; its value when it is a string, as in StrEnum)."""
     if type(value) is str and 0 < len(value) <= limit and value.isprintable():

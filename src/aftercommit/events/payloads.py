@@ -34,6 +34,9 @@ F = TypeVar("F", bound=Upcaster)
 
 _UNMARKED: Final = Marks()
 
+#: How msgspec and pydantic call a field that is not there.
+_MISSING: Final = ("missing required field", "Field required")
+
 
 class Encoded(NamedTuple):
     """An object as it is to be written."""
@@ -129,8 +132,10 @@ class PayloadTypes:
         except OutboxError as error:
             raise _undecodable(event, wanted, error.message, error.fix) from error
         except Exception as error:
-            fix = "give the field a default or add an upcaster, then replay the event"
-            raise _undecodable(event, wanted, reason_of(error), fix) from error
+            reason = reason_of(error)
+            is_missing = any(words in reason for words in _MISSING)
+            cure = "give the field a default" if is_missing else "let the annotation take what was written"
+            raise _undecodable(event, wanted, reason, f"{cure} or add an upcaster, then replay the event") from error
 
     def upcaster(self, kind: type, from_version: int, step: F) -> F:
         """Add the step that leads the class's plain data from this version to the next."""
@@ -180,7 +185,7 @@ class PayloadTypes:
         if kind not in self._kinds:
             marks = marks_of(kind) or _UNMARKED
             serializer = marks.serializer or self._default
-            self._kinds.setdefault(kind, Kind(event_type_of(kind), marks, serializer, encoder(serializer)))
+            self._kinds.setdefault(kind, Kind(event_type_of(kind), marks, serializer, encoder(serializer, kind)))
         return self._kinds[kind]
 
     def _claimed(self, kind: type) -> Kind:

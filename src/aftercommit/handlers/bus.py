@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from inspect import isasyncgen, isawaitable, iscoroutine, iscoroutinefunction, isgenerator
 from typing import Any
 
@@ -20,10 +20,18 @@ class Bus:
     `async def`; in threads they are plain functions.
     """
 
-    def __init__(self, colour: Colour, *, enabled: bool = True, publish_after_save: bool = True) -> None:
+    def __init__(
+        self,
+        colour: Colour,
+        *,
+        enabled: bool = True,
+        publish_after_save: bool = True,
+        handlers_for: Callable[[type], Sequence[str]] = lambda _: (),
+    ) -> None:
         """Not `enabled`, marked objects go to subscribers only, like all others. Without `publish_after_save`
-        marked objects go to the outbox only."""
+        marked objects go to the outbox only. `handlers_for` a class are those who wait for its events."""
         self._colour = colour
+        self._handlers_for = handlers_for
         self._enabled = enabled
         self._publish_after_save = publish_after_save
         self._subscribers: list[tuple[type, Callable[[Any], object]]] = []
@@ -59,17 +67,30 @@ class Bus:
         `write` writes this very object in the publisher's transaction, and raises without one.
         """
         if not self.writes(value):
-            await self._pass_on(value)
+            if not await self._pass_on(value):
+                self._refuse_unheard(type(value))
             return None
         event_id = await write()
         if self._publish_after_save:
             await self._pass_on(value)
         return event_id
 
-    async def _pass_on(self, value: object) -> None:
+    def _refuse_unheard(self, kind: type) -> None:
+        """An object that no subscriber takes is nobody's business, unless somebody waits for its event."""
+        if self._enabled and (waiting := self._handlers_for(kind)):
+            raise InvalidPayloadType(
+                f"publish() got a {kind.__name__}, which nobody subscribes to, and its handlers get nothing "
+                f"({', '.join(waiting)}): only objects of classes with @outbox_event are written to the outbox",
+                fix=f"put @outbox_event on {kind.__name__}, or use outbox.write()",
+            )
+
+    async def _pass_on(self, value: object) -> bool:
+        """Whether anybody takes it."""
+        is_taken = False
         for kind, subscriber in tuple(self._subscribers):
             if not isinstance(value, kind):
                 continue
+            is_taken = True
             # Neither copied context nor other thread: the subscriber is part of the publisher's transaction.
             returned = subscriber(value)
             while isawaitable(returned) and self._colour is Colour.ASYNC:
@@ -82,3 +103,4 @@ class Bus:
                     f"the subscriber {described(subscriber)} returned a {what}, so its body has not run",
                     fix="write it as plain def that returns, or use AsyncOutbox for async def",
                 )
+        return is_taken

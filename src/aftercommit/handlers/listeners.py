@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, Self
 
 from aftercommit.errors import DuplicateListener, InvalidListener
-from aftercommit.events.names import GLOBAL, described, name_of
+from aftercommit.events.names import GLOBAL, described, name_of, route_name
 from aftercommit.handlers.signatures import refuse_uncallable
 from aftercommit.hooks import Listener
 
@@ -29,7 +29,7 @@ class DefaultListenerRegistry:
         route, listener = (aggregate_type, event_type), checked(route_and_listener[2])
         if route in self._listeners:
             raise DuplicateListener(
-                f"{aggregate_type}/{event_type} has the listener {described(self._listeners[route])} already; "
+                f"{route_name(*route)} has the listener {described(self._listeners[route])} already; "
                 f"{described(listener)} cannot be a second one",
                 fix="call both from one listener, or use MultiListenerRegistry",
             )
@@ -38,6 +38,10 @@ class DefaultListenerRegistry:
 
     def listener_for(self, aggregate_type: str, event_type: str) -> Listener | None:
         return self._listeners.get((aggregate_type, event_type))
+
+    def route_names(self) -> list[str]:
+        """What there are listeners for."""
+        return [route_name(*route) for route in self._listeners]
 
     def __len__(self) -> int:
         return len(self._listeners)
@@ -62,6 +66,10 @@ class MultiListenerRegistry:
 
     def listener_for(self, aggregate_type: str, event_type: str) -> Sequence[Listener] | None:
         return (*self._listeners.get(event_type, ()), *self._wildcards) or None
+
+    def route_names(self) -> list[str]:
+        """What there are listeners for by name."""
+        return list(self._listeners)
 
     def __len__(self) -> int:
         return len(self._listeners) + len(self._wildcards)

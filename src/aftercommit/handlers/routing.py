@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from aftercommit.errors import UnroutableEvent, closest
+from aftercommit.events.annotations import event_type_of
 from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.names import GLOBAL, route_name
 from aftercommit.events.outcome import GAVE_UP
 from aftercommit.events.payloads import PayloadTypes
 from aftercommit.handlers.handler import Fallback
-from aftercommit.handlers.listeners import DefaultListenerRegistry
+from aftercommit.handlers.listeners import DefaultListenerRegistry, MultiListenerRegistry
 from aftercommit.handlers.options import LISTENER_ID, HandlerSettings, Supports
 from aftercommit.handlers.set import AnyHandler, Roster
 from aftercommit.hooks import Listener, ListenerRegistry
@@ -19,6 +21,9 @@ from aftercommit.hooks import Listener, ListenerRegistry
 #: One row for all: there is nobody to tell apart here.
 _FOR_ALL: Final = ("",)
 
+
+#: The other cure for an event that nobody here knows.
+_LONGER: Final = "a longer unroutable_grace leaves it to other processes for more time"
 
 #: Kinds of events whose routes are remembered. More than any program has.
 _KEPT_AT_MOST: Final = 10_000
@@ -76,6 +81,7 @@ class Router:
         self._routes: dict[str, Route] = {}
         self._found: dict[tuple[str, str], tuple[Route, ...]] = {}
         self._listeners: dict[tuple[str, str], tuple[object, tuple[Route, ...]]] = {}
+        self._hints: dict[tuple[str, str], str] = {}
 
     def __bool__(self) -> bool:
         """Whether anybody could receive anything. A registry that cannot be counted is taken to have some."""
@@ -106,6 +112,10 @@ class Router:
         if not routes:
             raise self.unknown(event, handler_id)
         return routes
+
+    def handlers_for(self, kind: type) -> list[str]:
+        """The ids of those that take objects of this class, and do not merely take everything."""
+        return [handler.id for handler in self._search(GLOBAL, event_type_of(kind)) if not handler.is_generic]
 
     def is_routable(self, event: EventEnvelope) -> bool:
         """Whether anybody here receives it; a registry that fails says what is wrong when the event is delivered."""
@@ -139,17 +149,33 @@ class Router:
 
     def unknown(self, event: EventEnvelope, handler_id: str) -> UnroutableEvent:
         """What is wrong with a row that nobody here receives."""
+        name = route_name(event.aggregate_type, event.event_type)
+        hint = self._hints.get((handler_id, name))
+        if hint is None:  # sought once: such a row comes again every second
+            near = closest(handler_id or name, self._roster.names() if handler_id else self._route_names())
+            hint = f"; the closest is {near!r}" if near else ""
+            _keep(self._hints, (handler_id, name), hint)
         if not handler_id:
             return UnroutableEvent(
-                f"no listener or handler takes {event.aggregate_type}/{event.event_type} ({event.event_id})",
-                fix="register one in this process, or set unroutable_grace where others have it",
+                f"no listener or handler takes {name} ({event.event_id}){hint}",
+                fix=f"register one where events are delivered, then replay the event; {_LONGER}",
             )
-        near = closest(handler_id, self._roster.names())
-        hint = f"; the closest is {near!r}" if near else ""
         return UnroutableEvent(
             f"no handler is called {handler_id!r}, for which {event.event_type} {event.event_id} was written{hint}",
-            fix=f'if it was renamed: aliases=["{handler_id}"]; set unroutable_grace where others have it',
+            fix=f'if it was renamed: aliases=["{handler_id}"]; {_LONGER}',
         )
+
+    def _route_names(self) -> set[str]:
+        """What this process takes, as far as it goes by names."""
+        names: set[str] = set()
+        if isinstance(self._registry, DefaultListenerRegistry | MultiListenerRegistry):
+            names.update(self._registry.route_names())
+        for handler in tuple(self._roster.handlers.values()):
+            if handler.event_type is not None:
+                names.add(route_name(handler.settings.aggregate_type or GLOBAL, handler.event_type))
+            elif handler.is_typed:
+                names |= self.payloads.names_for(handler.route_type)
+        return names
 
     def current(self, names: Sequence[str]) -> tuple[str, ...]:
         """Stored ids as they are now: an alias stands for the handler that has it."""
@@ -169,7 +195,7 @@ class Router:
         if not listeners:
             return ()
         # All that is registered has one id, and several destinations.
-        route = Route(LISTENER_ID, f"{LISTENER_ID} {kind[0]}/{kind[1]}", listeners)
+        route = Route(LISTENER_ID, f"{LISTENER_ID} {route_name(*kind)}", listeners)
         _keep(self._listeners, kind, (found, (route,)))
         return (route,)
 

@@ -37,6 +37,19 @@ class Declares(Protocol[Given]):
     ) -> Handler[Given, [S, Given, EventMetadata], R]: ...
 
 
+class DeclaresAny(Protocol):
+    """A decorator for functions and methods that say by their annotation which payload they take."""
+
+    @overload
+    def __call__(self, function: Callable[[T], R], /) -> Handler[T, [T], R]: ...
+    @overload
+    def __call__(self, function: Callable[[T, EventMetadata], R], /) -> Handler[T, [T, EventMetadata], R]: ...
+    @overload
+    def __call__(self, function: Callable[[S, T], R], /) -> Handler[T, [S, T], R]: ...
+    @overload
+    def __call__(self, function: Callable[[S, T, EventMetadata], R], /) -> Handler[T, [S, T, EventMetadata], R]: ...
+
+
 class Roster:
     """The handlers of one set: by id and alias, in order of registration, with the fallbacks for payload types. Every
     id, alias and payload type has one owner."""
@@ -102,7 +115,7 @@ class HandlerSet:
     @overload
     def handler(
         self, route: str | Enum | AnyEvent | None = None, /, **options: Unpack[HandlerOptions]
-    ) -> Declares[Any]: ...
+    ) -> DeclaresAny: ...
     @overload
     def handler(self, function: Callable[[T], R], /) -> Handler[T, [T], R]: ...
     @overload

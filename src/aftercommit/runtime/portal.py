@@ -6,15 +6,17 @@ import asyncio
 import logging
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import Context
-from typing import Any
+from typing import Any, TypeVar
 
 from aftercommit.events.outcome import Raised, Result
 from aftercommit.events.redact import traceback_text
 from aftercommit.runtime.colours import GRACE, Limit
 
 log = logging.getLogger("aftercommit.runtime")
+
+T = TypeVar("T")
 
 
 class LoopPortal:
@@ -100,6 +102,12 @@ class LoopCall:
     def _expire(self) -> None:
         if self._task is not None and self._task.cancel():
             self._expired = True
+
+
+def run_beside(coroutine: Coroutine[Any, Any, T]) -> T:
+    """To its end on a loop of its own, in a thread of its own: the caller's loop, if there is one, is busy with it."""
+    with ThreadPoolExecutor(1, "aftercommit-beside") as beside:
+        return beside.submit(asyncio.run, coroutine).result()
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

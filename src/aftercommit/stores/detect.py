@@ -11,7 +11,7 @@ from aftercommit.errors import InvalidOption, OutboxError, UnknownStore
 from aftercommit.events.order import UNORDERED, Order
 from aftercommit.ports import Colour, EventStore
 from aftercommit.stores.sql.engines import is_engine
-from aftercommit.stores.sqlite.target import sqlite_from_connection, sqlite_from_url
+from aftercommit.stores.sqlite.target import sqlite_from_connection, sqlite_from_engine, sqlite_from_url
 
 #: Makes a store of the wanted colour from a target and the store's options.
 OpenStore = Callable[..., EventStore]
@@ -74,6 +74,7 @@ _by_package: Final[Mapping[str, OpenStore]] = {
 }
 
 _by_dialect: Final[Mapping[str, OpenStore]] = {
+    "sqlite": sqlite_from_engine,
     "postgresql": _later(_postgres, "postgres_from_engine"),
     "mysql": _later(_mysql, "mysql_from_engine"),
     "mariadb": _later(_mysql, "mysql_from_engine"),
@@ -178,10 +179,8 @@ def _installed(scheme: str) -> OpenStore | None:
 
 def _from_engine(engine: Any, colour: Colour, options: dict[str, Any]) -> EventStore:
     name = engine.dialect.name
-    if name == "sqlite":  # its pool may bind connections to threads; the file is what counts
-        return sqlite_from_url(f"sqlite:///{engine.url.database or ''}", colour, **options)
     if (opener := _by_dialect.get(name)) is None:
-        known = ", ".join(["sqlite", *sorted(_by_dialect)])
+        known = ", ".join(sorted(_by_dialect))
         raise UnknownStore(f"the engine is for {name}", fix=f"use an engine for one of {known}")
     return opener(engine, colour, **options)
 

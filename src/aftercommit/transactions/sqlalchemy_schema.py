@@ -14,6 +14,9 @@ from aftercommit.errors import UnsupportedTransaction
 from aftercommit.events.columns import COLUMNS, Column, Kind
 from aftercommit.ports import EventStore, SqlNames
 
+#: The mark of the outbox's tables among others of a MetaData.
+ATTACHED: Final = "aftercommit"
+
 #: What is beside the table of events. The first column is the key.
 _SIDES: Final[Mapping[str, tuple[Column, ...]]] = {
     "schema": (Column("name", Kind.LABEL, 64), Column("value", Kind.LABEL, 255)),
@@ -64,8 +67,9 @@ class _Columns(ABC):
         schema = self._names.schema
         for noun, columns in _SIDES.items():
             side = [self._column(column, keys=(columns[0].name,)) for column in columns]
-            sa.Table(self._names.side(noun), metadata, *side, schema=schema)
-        return sa.Table(self._names.table, metadata, *self._events(), *self._indexes(), schema=schema)
+            sa.Table(self._names.side(noun), metadata, *side, schema=schema, info={ATTACHED: True})
+        events = [*self._events(), *self._indexes()]
+        return sa.Table(self._names.table, metadata, *events, schema=schema, info={ATTACHED: True})
 
     def sql_type(self, kind: Kind, length: int | None = None) -> TypeEngine[Any]:
         return self.types[kind] if length is None else sa.String(length)

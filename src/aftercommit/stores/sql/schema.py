@@ -89,8 +89,14 @@ class Schema:
             settings = await self._settings(tx)
             current = int(settings.get("version", 0))
             stretch = self._stretch(current)
-            for migration in stretch:
-                await self._apply(tx, migration, is_new=current == 0)
+            is_foreign = current == 0 and await self._has(tx, self._names.table)
+            try:
+                for migration in stretch:
+                    await self._apply(tx, migration, is_new=current == 0)
+            except Exception as error:
+                if is_foreign:
+                    raise self._foreign() from error
+                raise
             if stretch:
                 facts = _facts(self._order) if current == 0 else facts_of(kept_order(settings))
                 await self._set_all(tx, {**facts, "version": str(stretch[-1].number)})
@@ -133,7 +139,8 @@ class Schema:
     async def _check(self) -> None:
         settings = await self._executor.transact(self._settings, writes=False)
         if not settings:
-            raise missing(self._names)
+            is_there = await self._executor.transact(lambda tx: self._has(tx, self._names.table), writes=False)
+            raise self._foreign() if is_there else missing(self._names)
         version, oldest_code = int(settings["version"]), int(settings["oldest_code"])
         if version < self.version:
             raise SchemaMismatch(
@@ -162,12 +169,21 @@ class Schema:
 
     async def _settings(self, tx: Tx) -> dict[str, str]:
         """Everything the schema table knows; empty when there is none."""
-        exists = self._sql["has_table"]
-        name = self._names.side("schema")
-        found = await tx.fetch(exists.sql, exists.bind(name=name, schema=self._names.schema))
-        if not found[0][0]:
+        if not await self._has(tx, self._names.side("schema")):
             return {}
         return {row[0]: row[1] for row in await tx.fetch(self._sql["settings"].sql)}
+
+    async def _has(self, tx: Tx, name: str) -> bool:
+        exists = self._sql["has_table"]
+        return bool((await tx.fetch(exists.sql, exists.bind(name=name, schema=self._names.schema)))[0][0])
+
+    def _foreign(self) -> SchemaMismatch:
+        return SchemaMismatch(
+            f"a table {self._names.table} is there, but create_schema() has not made it, or not to its end: "
+            f"{self._names.side('schema')} does not tell its version",
+            fix="if create_schema() was cut off, call it again; if create_all() or Alembic's autogenerate made it, "
+            "drop it and its side tables first, and see aftercommit.alembic; if it is another program's, set table=…",
+        )
 
     async def _set_all(self, tx: Tx, facts: Mapping[str, str]) -> None:
         statement = self._sql["set_setting"]

@@ -1,4 +1,4 @@
-"""From a URL or a connection factory to a SQLite store."""
+"""From a URL, an engine or a connection factory to a SQLite store."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ OLDEST_SQLITE: Final = (3, 35, 0)
 
 #: Each of them waits for a writer; another may come between, but not for ever.
 _WAL_TRIES: Final = 100
+
+#: A connection knows what it has open, and reads nothing to tell.
+_WHICH_FILE: Final = "PRAGMA database_list"
 
 DIALECT: Final = Dialect(
     name="SQLite",
@@ -86,7 +89,7 @@ class FileTable(OwnTable):
 
     def __init__(self, path: str, *given: Any) -> None:
         super().__init__(*given)
-        self.whose_sql = "PRAGMA database_list"
+        self.whose_sql = _WHICH_FILE
         self._path = path
 
     @property
@@ -144,16 +147,49 @@ def sqlite_from_connection(
     """Connections like this one: opened by the caller's own `connect`, with the settings that it gives them, else to
     the same file. This one is only looked at."""
     if connect is None:
-        path = _file_of(connection)
+        path = _file_of(plain_rows(connection, _WHICH_FILE))
         return SqliteStore(_opener(path), path, colour, **options)
     with closing(connection):
         _check_threads(connection)
-        path = _file_of(connection)
+        path = _file_of(plain_rows(connection, _WHICH_FILE))
     return SqliteStore(lambda: _steered(connect()), path, colour, **options)
 
 
-def _file_of(connection: sqlite3.Connection) -> str:
-    path: str = plain_rows(connection, "PRAGMA database_list")[0][2]
+def sqlite_from_engine(engine: Any, colour: Colour, **options: Any) -> SqliteStore:
+    """The file that a SQLAlchemy engine opens, whatever its URL says. Its pool may bind connections to threads, so the
+    store has its own."""
+    try:
+        path = _file_of(_ask_async(engine.sync_engine) if engine.dialect.is_async else _ask(engine))
+    except sqlite3.Error as error:
+        raise UnknownStore(
+            f"the engine cannot open its database: {error}",
+            fix="let it be a SQLite database, or nothing yet, in a folder that exists and may be written",
+        ) from error
+    return SqliteStore(_opener(path), path, colour, **options)
+
+
+def _ask_async(engine: Any) -> list[Any]:
+    from sqlalchemy.util import greenlet_spawn  # whoever has an engine has it
+
+    from aftercommit.runtime.portal import run_beside  # which brings asyncio along
+
+    return run_beside(greenlet_spawn(_ask, engine))
+
+
+def _ask(engine: Any) -> list[Any]:
+    """On a connection that is closed at once: one in the engine's pool could be taken along by a fork."""
+    pool = engine.pool.recreate()
+    try:
+        with closing(pool.connect()) as connection, closing(connection.cursor()) as cursor:
+            cursor.execute(_WHICH_FILE)
+            rows: list[Any] = cursor.fetchall()
+            return rows
+    finally:
+        pool.dispose()
+
+
+def _file_of(answer: Sequence[Sequence[object]]) -> str:
+    path = _main_of(answer)
     if not path:
         raise UnknownStore(
             "the connection is to a database in memory, which each connection has for itself",
