@@ -170,9 +170,9 @@ class Ledger:
         for holding in holdings:
             self.add(holding, RELEASE)
 
-    def let_go(self, holding: Holding) -> None:
+    def let_go(self, holding: Holding, epoch: int) -> None:
         if self._held is not None:
-            self._held.let_go([(holding, holding.lease.epoch)])
+            self.release(self._held.let_go([(holding, epoch)])[1])
 
     async def answered(self, entry: tuple[Holding, Outcome]) -> None:
         return

@@ -38,7 +38,7 @@ def test_a_suspect_whose_mark_was_answered_late_is_not_started(world: World) -> 
         desk.dispatcher.start()
         await desk.ledger.entries.reach(1)
         assert seen == []
-        assert desk.outcome(row) == Release(was_started=True)
+        assert desk.outcome(row) == Release(was_marked=True)
         await desk.dispatcher.close(AMPLE)
 
     with_runtime(world, scenario)
@@ -62,7 +62,7 @@ def test_a_suspect_that_is_given_up_after_its_mark_has_not_killed(world: World) 
         desk.dispatcher._is_giving_up = True
         go_on.set()
         await desk.ledger.entries.reach(1)
-        assert desk.outcome(row) == Release(was_started=True), "its mark is taken back"
+        assert desk.outcome(row) == Release(was_marked=True), "its mark is taken back"
         assert seen == []
         await desk.dispatcher.close(AMPLE)
 

@@ -21,6 +21,8 @@ class Item:
     number: int
     order_key: OrderKey | None = None
     is_suspect: bool = False
+    abandoned: int = 1
+    began_at: float = float("inf")
 
 
 A, B = OrderKey(1, "a"), OrderKey(2, "b")

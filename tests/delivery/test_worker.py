@@ -564,7 +564,7 @@ def test_close_begins_nothing_after_its_time_is_over(world: World, colour: Colou
         release.set()
         assert await closing.join(PATIENCE)
         assert seen == []
-        assert desk.outcome(row) == Release(was_started=True), "it was counted as a suspect, and has killed nobody"
+        assert desk.outcome(row) == Release(was_marked=True), "it was counted as a suspect, and has killed nobody"
 
     with_runtime(world, scenario)
 
