@@ -334,7 +334,8 @@ class AnyUse(RuleBasedStateMachine):
             assert len(self.at_work) == 1 or not any(each.abandoned for each in self.at_work), "it runs alone"
 
     def suspect_may_run(self):
-        return self.suspects and not (self.at_work and any(each.abandoned for each in (self.suspects[0], *self.at_work)))
+        together = [*self.suspects[:1], *self.at_work]
+        return self.suspects and (not self.at_work or not any(each.abandoned for each in together))
 
     @precondition(lambda self: self.at_work)
     @rule(data=st.data())

@@ -162,7 +162,7 @@ def test_what_waits_while_another_has_the_row_is_begun_with_what_it_has_become(w
     """It was taken over from another that never reported: this process must not run it as if nothing had happened."""
 
     async def scenario() -> None:
-        engine, store, (holding,) = await hold(world, 1)
+        engine, _, (holding,) = await hold(world, 1)
         world.change("UPDATE outbox_event SET locked_by = 'gone', lease_until = 0, lease_epoch = lease_epoch + 1")
         await claim_again(world, engine)
         assert not await engine.dispatcher.deliver(holding)

@@ -14,7 +14,7 @@ import pytest
 from aftercommit import DefaultListenerRegistry, EventEnvelope, MetricsExporter
 from aftercommit.delivery.chain import Delivery
 from aftercommit.delivery.lanes import Lanes
-from aftercommit.delivery.leases import Held, Holding
+from aftercommit.delivery.leases import Held, Holding, Keeper
 from aftercommit.delivery.ownership import Ownership
 from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.events.claims import Claimed
@@ -34,6 +34,7 @@ from tests.delivery.faulty import (
     router_of,
     with_runtime,
 )
+from tests.delivery.test_keeper import Renewals
 from tests.delivery.test_meter import Failing
 from tests.support import PATIENCE, Collector, Signal, World
 
@@ -446,6 +447,64 @@ def test_a_suspect_whose_lease_is_lost_does_not_run(world: World, colour: Colour
         assert desk.outcome(lost) is None
         assert desk.meter.counts()["lease_lost"] == 1
         assert keys_of(desk.held._rows.values()) == keys_of([kept]), "it is another holder's; the other is not settled"
+
+    with_runtime(world, scenario)
+
+
+def test_a_suspect_that_is_claimed_anew_while_it_is_marked_is_given_back(world: World) -> None:
+    """The mark came under the old lease and was refused. The new one must not stay in the table without a holder."""
+
+    async def scenario(runtime: Any) -> None:
+        seen, event = Collector(), EventEnvelope.of_json("Happened", "{}")
+
+        class Slow(Suspects):
+            async def mark_suspect(self, lease: Any) -> bool:
+                assert desk.held.admit([claimed(runtime, event, epoch=lease.epoch + 1)]) == []
+                return False
+
+        desk = Desk(runtime, seen.add, store=Slow())
+        row = claimed(runtime, event, is_suspect=True)
+        desk.dispatcher.enqueue_cold(row)
+        desk.dispatcher.start()
+        await desk.ledger.entries.reach(1)
+        assert desk.outcome(row) == Release()
+        assert [holding.lease.epoch for holding in desk.held._rows.values()] == [2]
+        assert seen == []
+        await desk.dispatcher.close(AMPLE)
+
+    with_runtime(world, scenario)
+
+
+def test_a_suspect_that_hangs_lets_the_next_one_begin_after_a_lease(world: World) -> None:
+    """Promise 4a, through the keeper: both have begun before in a process that ended."""
+
+    async def scenario(runtime: Any) -> None:
+        begun = Collector()
+        hung, next_one = (claimed(runtime, is_suspect=True, abandoned=1) for _ in range(2))
+        go_on = Signal()
+
+        def listener(event: EventEnvelope) -> None:
+            begun.add(event.event_id)
+            if event.event_id == hung.event.event_id:
+                go_on.wait_here()
+
+        desk = Desk(runtime, listener)
+        keeper = Keeper(runtime, Renewals(), desk.held, desk.lanes, lock_timeout=AMPLE)  # type: ignore[arg-type]
+        for row in (hung, next_one):
+            desk.dispatcher.enqueue_cold(row)
+        desk.dispatcher.start()
+        await begun.reach(1)
+        await keeper.work()
+        assert begun == [hung.event.event_id]
+        clock = runtime.clock
+        runtime.clock = lambda: clock() + AMPLE.total_seconds()
+        await keeper.work()
+        await desk.ledger.entries.reach(1)
+        assert begun == [hung.event.event_id, next_one.event.event_id]
+        assert desk.outcome(next_one) == Done()
+        go_on.set()
+        await desk.ledger.entries.reach(2)
+        await desk.dispatcher.close(AMPLE)
 
     with_runtime(world, scenario)
 
