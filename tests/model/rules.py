@@ -48,13 +48,15 @@ class World:
     has_partition: bool = False
     #: Events whose handler kills the process.
     killers: frozenset[int] = frozenset()
+    #: Events whose handler never ends.
+    hung: frozenset[int] = frozenset()
     max_abandoned: int = 2
     #: The mark of a suspect is written, and answered later.
     has_slow_marks: bool = False
 
     @property
     def has_suspects(self) -> bool:
-        return bool(self.killers) or self.has_slow_marks
+        return bool(self.killers or self.hung) or self.has_slow_marks
 
     @property
     def has_innocents(self) -> bool:
@@ -126,6 +128,10 @@ def forget(memory: Memory, lost: Lost) -> Memory:
     for place in {*lost.raised, *lost.taken}:
         names = ("fits",) * (place in lost.raised) + ("holds",) * (place in lost.taken)
         memory = _marked(memory, place, dict.fromkeys(names, False))
+    for place in lost.replayed:
+        copy = memory.copies[place]
+        if copy is not None and copy.phase in (Phase.DELIVERING, Phase.REPORTED):
+            memory = with_copy(memory, place, copy._replace(is_old=True))
     return memory
 
 

@@ -30,6 +30,10 @@ STATES: Final = {
     "slow marks": 3_000,
     "slow marks in a partition": 1_800,
     "killers": 7_000,
+    "killers once": 1,
+    "a killer and slow marks": 1,
+    "hung": 1,
+    "hung beside a killer": 1,
     "one event": 400,
     "one event in a partition": 4_000,
 }
@@ -45,6 +49,7 @@ FOUND_IN: Final = {
     Bug.TAKEOVER_KEEPS_EPOCH: ("slow settles", "fenced"),
     Bug.FREE_CLAIM_KEEPS_EPOCH: ("slow settles", "fenced"),
     Bug.OUTCOME_WRITTEN_AGAIN: ("slow settles", "fenced"),
+    Bug.OLD_RUN_GOES_ON: ("hot path", "replayed is delivered anew"),
     Bug.ANSWER_DROPS_NEWER_LEASE: ("slow settles", "one holder"),
     Bug.UNLEASED_HOT_PATH: ("hot path", "one holder"),
     Bug.DEADLINE_IGNORED: ("pair", "one holder"),
@@ -65,9 +70,13 @@ FOUND_IN: Final = {
     Bug.DEADLINE_BEFORE_THE_MARK_ONLY: ("slow marks", "one holder"),
     Bug.OWNER_BEFORE_THE_MARK_ONLY: ("slow marks in a partition", "given is given"),
     Bug.MARK_IS_KEPT: ("slow marks in a partition", "killers end"),
-    Bug.KILLERS_NOT_COUNTED: ("killers", "nothing lost"),
+    Bug.MARK_TAKES_ALL_COUNTS: ("a killer and slow marks", "killers end"),
+    Bug.GIVEN_BACK_IS_INNOCENT: ("a killer and slow marks", "killers end"),
+    Bug.KILLERS_NOT_COUNTED: ("killers", "killers end"),
     Bug.WAITING_IS_COUNTED: ("killers", "killers end"),
     Bug.SUSPECTS_SIDE_BY_SIDE: ("killers", "killers end"),
+    Bug.LAST_COUNT_SIDE_BY_SIDE: ("killers once", "killers end"),
+    Bug.HUNG_SUSPECT_KEEPS_ITS_PLACE: ("hung", "nothing lost"),
     Bug.SUSPECT_LEAVES_EARLY: ("killers", "killers end"),
 }
 

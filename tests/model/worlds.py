@@ -54,6 +54,17 @@ WORLDS: Final = {
     "killers": World(
         2, (None, None, None), written=3, killers=frozenset({0}), stalls=Stalls.NONE, renews=False, max_abandoned=2
     ),
+    # The same where one count is all there is.
+    "killers once": World(
+        2, (None, None), written=2, killers=frozenset({0}), stalls=Stalls.NONE, renews=False, max_abandoned=1
+    ),
+    # One that kills, and leases that run out in every moment, also while it is marked.
+    "a killer and slow marks": World(2, (None,), written=1, killers=frozenset({0}), has_slow_marks=True),
+    # One hangs for ever, and one kills: nobody else waits for ever, and nobody else dies.
+    "hung": World(2, (None, None), written=2, budget=Budget(crashes=2), hung=frozenset({0}), stalls=Stalls.NONE),
+    "hung beside a killer": World(
+        2, (None, None, None), written=3, killers=frozenset({0}), hung=frozenset({1}), stalls=Stalls.NONE, renews=False
+    ),
     # For bugs that only show when everything has been walked.
     "one event": World(2, (None,), written=1, budget=Budget(crashes=1)),
     "one event in a partition": World(2, (0,), written=1, budget=Budget(crashes=1), has_partition=True),
