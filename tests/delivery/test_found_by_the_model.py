@@ -21,7 +21,7 @@ class Late(Suspects):
         super().__init__()
         self._runtime = runtime
 
-    async def mark_suspect(self, lease: Any) -> bool:
+    async def mark_suspect(self, lease: Any, count: int = 1) -> bool:
         clock = self._runtime.clock
         self._runtime.clock = lambda: clock() + 100.0
         return await super().mark_suspect(lease)
@@ -49,7 +49,7 @@ def test_a_suspect_that_is_given_up_after_its_mark_has_not_killed(world: World) 
         seen, marking, go_on = Collector(), Signal(), Signal()
 
         class Slow(Suspects):
-            async def mark_suspect(self, lease: Any) -> bool:
+            async def mark_suspect(self, lease: Any, count: int = 1) -> bool:
                 marking.set()
                 await go_on.wait()
                 return await super().mark_suspect(lease)

@@ -158,7 +158,10 @@ def test_a_suspect_that_has_lived_for_long_lets_the_next_one_begin():
     both.let_pass(99.0)
     assert take_now(both) is None
     both.let_pass(100.0)
+    assert both.lived_beside(Item("had not begun", is_suspect=True)) == []
     second = take_now(both)
+    assert both.lived_beside(second) == [hangs]
+    assert both.lived_beside(second) == [], "it is told once"
     assert second.name == "second"
     assert take_now(both) is None, "two that may end the process never begin together"
     both.finished(hangs)

@@ -54,5 +54,6 @@ class Bug(StrEnum):
     WAITING_IS_COUNTED = "every takeover is counted, also of rows that only waited"
     SUSPECTS_SIDE_BY_SIDE = "a process runs several suspects at once that were under way when another ended"
     LAST_COUNT_SIDE_BY_SIDE = "suspects run side by side although one count makes them DEAD"
+    LIVING_IS_BLAMED = "a suspect that has lived for long is still counted when the next one kills the process"
     HUNG_SUSPECT_KEEPS_ITS_PLACE = "a suspect that never ends keeps all others waiting"
     SUSPECT_LEAVES_EARLY = "the next suspect begins before the outcome of the last one is written"

@@ -10,6 +10,7 @@ from tests.model.rules import (
     Rules,
     forget,
     instance,
+    let_go,
     name_of,
     released,
     reported,
@@ -72,7 +73,7 @@ def _is_passed_over(rules: Rules, row: Row) -> bool:
 
 
 def _claim_rows(rules: Rules, me: int, table: Table, memory: Memory, places: Sequence[int]) -> Iterator[Step]:
-    overtaken = {place for place in places if (held := memory.copies[place]) is not None and not held.fits}
+    overtaken = {place for place in places if _is_overtaken(rules, memory.copies[place])}
     raised = tuple(place for place in places if _raises_epoch(rules, me, table.rows[place]))
     lost = Lost(raised=raised, taken=tuple(places))
     memory = forget(memory, lost)
@@ -83,7 +84,7 @@ def _claim_rows(rules: Rules, me: int, table: Table, memory: Memory, places: Seq
         fresh = Copy(
             is_suspect=is_takeover or row.abandoned > 0,
             is_alone=_is_alone(rules, row, is_takeover=is_takeover),
-            is_overtaken=place in overtaken and Bug.OLD_RUN_GOES_ON not in rules.bugs,
+            is_overtaken=place in overtaken,
         )
         memory = with_arriving(memory, place, fresh)
         is_counted = is_takeover and Bug.WAITING_IS_COUNTED in rules.bugs
@@ -95,6 +96,12 @@ def _claim_rows(rules: Rules, me: int, table: Table, memory: Memory, places: Seq
     if not rules.world.has_slow_claims:
         memory = hand_over(rules, table, memory)
     yield Step(words, table, memory, lost)
+
+
+def _is_overtaken(rules: Rules, held: Copy | None) -> bool:
+    """Whether others have raised the epoch of a row since it was leased to this memory."""
+    gives_back = rules.world.gives_back_overtaken and Bug.OLD_RUN_GOES_ON not in rules.bugs
+    return gives_back and held is not None and not held.fits
 
 
 def _is_alone(rules: Rules, row: Row, *, is_takeover: bool) -> bool:
@@ -152,9 +159,11 @@ def _adopt(rules: Rules, memory: Memory, place: int, held: Copy, fresh: Copy) ->
     may_be_written = held.outcome is not Outcome.DONE and (held.is_unsure or held.sent is not None)
     if held.phase is Phase.REPORTED and (fresh.is_overtaken or may_be_written):
         memory, held = _doubted(rules, memory, place, held)
-    if fresh.is_overtaken and held.phase is not Phase.REPORTED:
-        held = held._replace(is_overtaken=True)
-    is_late = fresh.is_late or held.phase is Phase.REPORTED
+    if fresh.is_overtaken and held.phase is Phase.WAITING:
+        memory, held = let_go(rules, memory, place), released(held)
+    elif fresh.is_overtaken and held.phase is not Phase.REPORTED:
+        held = held._replace(is_overtaken=True, is_old=False)
+    is_late = fresh.is_late or held.phase is Phase.REPORTED or held.is_overtaken
     is_suspect = held.is_suspect or (fresh.is_overtaken and fresh.is_suspect)
     leased = held._replace(fits=fresh.fits, holds=fresh.holds, is_late=is_late, is_suspect=is_suspect)
     return with_copy(memory, place, leased)

@@ -86,6 +86,8 @@ def _start_suspect(rules: Rules, me: int, table: Table, memory: Memory, place: i
     if not is_fenced_in(rules, me, row, copy):
         words = f"{instance(me)} finds the lease of {name_of(place)} lost and lets go of it"
         return Step(words, table, _dropped(rules, with_copy(memory, place, None), place))
+    if copy.is_alone and Bug.LIVING_IS_BLAMED not in rules.bugs:
+        table, memory = _cleared(rules, me, table, memory)
     broken = "" if copy.holds else "fenced: who is not the holder counts a delivery"
     not_here = {Bug.KILLERS_NOT_COUNTED, Bug.WAITING_IS_COUNTED} & rules.bugs
     counted = with_row(table, place, row._replace(abandoned=row.abandoned + (not not_here)))
@@ -94,6 +96,17 @@ def _start_suspect(rules: Rules, me: int, table: Table, memory: Memory, place: i
         return Step(f"{instance(me)} marks {name_of(place)}, a suspect", counted, marked, broken=broken)
     words = f"{instance(me)} starts {name_of(place)}, a suspect"
     return Step(words, counted, _delivering(memory, place, copy), broken=broken)
+
+
+def _cleared(rules: Rules, me: int, table: Table, memory: Memory) -> tuple[Table, Memory]:
+    """Those that have lived are not to blame for what the next one does."""
+    for place, copy in enumerate(memory.copies):
+        if copy is not None and copy.has_lived and not copy.is_cleared and not copy.is_overtaken:
+            row = table.rows[place]
+            if is_fenced_in(rules, me, row, copy):
+                table = with_row(table, place, row._replace(abandoned=row.abandoned - 1))
+            memory = with_copy(memory, place, copy._replace(is_cleared=True))
+    return table, memory
 
 
 def _delivering(memory: Memory, place: int, copy: Copy) -> Memory:
@@ -129,7 +142,7 @@ def end(rules: Rules, me: int, table: Table, memory: Memory) -> Iterator[Step]:
             poorer = table._replace(budget=table.budget._replace(failures=table.budget.failures - 1))
             for outcome in rules.world.failures:
                 words = f"{instance(me)}'s handler of {name_of(place)} ends in {outcome}"
-                after = with_copy(memory, place, reported(copy, _written_for(copy, outcome)))
+                after = with_copy(memory, place, reported(copy, outcome))
                 if Bug.REST_KEPT_AFTER_FAILURE not in rules.bugs:
                     after = let_go(rules, after, place)
                 yield Step(words, poorer, after, is_fault=True)
@@ -139,13 +152,8 @@ def _completed(rules: Rules, me: int, table: Table, memory: Memory, place: int, 
     overtaken = [name_of(other) for other in rules.earlier(place) if not table.rows[other].had_effect]
     broken = f"order: {name_of(place)} has its first effect before {overtaken[0]}" if overtaken else ""
     effect = with_row(table, place, table.rows[place]._replace(had_effect=True))
-    after = with_copy(memory, place, reported(copy, _written_for(copy, Outcome.DONE)))
+    after = with_copy(memory, place, reported(copy, Outcome.DONE))
     return Step(f"{instance(me)} completes {name_of(place)}", effect, after, broken=broken)
-
-
-def _written_for(copy: Copy, outcome: Outcome) -> Outcome:
-    """What began before others had the row says nothing of what they made of it."""
-    return Outcome.RELEASE if copy.is_overtaken else outcome
 
 
 def _kill(rules: Rules, me: int, table: Table, memory: Memory, place: int) -> Iterator[Step]:

@@ -85,8 +85,7 @@ class LeaseProtocol:
         for place, row in enumerate(table.rows):
             if row.status is Status.DONE and not row.had_effect:
                 return f"nothing lost: {name_of(place)} is DONE and was never delivered"
-            is_guilty = place in self.rules.world.killers | self.rules.world.hung
-            if row.status is Status.DEAD and self.rules.world.has_innocents and not is_guilty:
+            if row.status is Status.DEAD and self.rules.world.has_innocents and place not in self.rules.world.killers:
                 return f"killers end: {name_of(place)} is DEAD and has killed nobody"
             is_known = memory.copies[place] is not None or memory.arriving[place] is not None
             is_mine = row.owner == me and row.is_unfinished

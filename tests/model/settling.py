@@ -105,8 +105,7 @@ def _write(rules: Rules, me: int, table: Table, memory: Memory, place: int, stat
 
 
 def _given_back(rules: Rules, row: Row, copy: Copy) -> Row:
-    """A suspect that was not started stays one, with what was counted before: who claims it takes it over from nobody.
-    """
+    """A suspect that was not started stays one, with what was counted before. It is taken over from nobody."""
     if copy.is_marked and Bug.MARK_IS_KEPT not in rules.bugs:
         row = row._replace(abandoned=0 if Bug.MARK_TAKES_ALL_COUNTS in rules.bugs else row.abandoned - 1)
     if copy.is_suspect and Bug.GIVEN_BACK_IS_INNOCENT not in rules.bugs:
@@ -160,7 +159,7 @@ def renew(rules: Rules, me: int, table: Table, memory: Memory) -> Iterator[Step]
     if not rules.world.renews:
         return
     for place, copy in enumerate(memory.copies):
-        if copy is None:
+        if copy is None or copy.is_overtaken:
             continue
         row = table.rows[place]
         is_matched = is_fenced_in(rules, me, row, copy) or (

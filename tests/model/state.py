@@ -111,6 +111,8 @@ class Copy(NamedTuple):
     is_alone: bool = False
     #: A suspect that has run for a lease's time, and whose process lives.
     has_lived: bool = False
+    #: And another has begun beside it since, so that its own count was taken back.
+    is_cleared: bool = False
     #: Others had the row before it was claimed again. What began under the old lease settles nothing under the new one.
     is_overtaken: bool = False
     #: It was counted as a delivery that began, and has not begun.

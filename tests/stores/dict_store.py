@@ -230,11 +230,11 @@ class DictStore:
                 row["lease_until"] = now() + lock_timeout // MICRO
             return held.keys()
 
-    async def mark_suspect(self, lease: Lease) -> bool:
+    async def mark_suspect(self, lease: Lease, count: int = 1) -> bool:
         with self._rows.lock:
             row = self._held(lease)
             if row is not None:
-                row["abandoned"] += 1
+                row["abandoned"] += count
             return row is not None
 
     def is_row_fault(self, error: Exception) -> bool:

@@ -208,7 +208,8 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
         ("release", "CASE WHEN held.counted < 0 THEN '' END", "held.owner"),
     ],
     "test_a_suspect_that_begins_is_counted_until_it_reports": [
-        ("mark_suspect", "abandoned + 1", "abandoned"),
+        ("mark_suspect", "abandoned + held.counted", "abandoned"),
+        ("mark_suspect", "abandoned + held.counted", "abandoned + 1"),
     ],
     "test_many_rows_survive_at_once": [
         ("surviving", "event_id IN", "event_id NOT IN"),

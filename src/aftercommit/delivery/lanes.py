@@ -58,8 +58,9 @@ class Lanes(Generic[T]):
         self._reserved = 0
         self._hot_streak = 0
         self._alone_from = alone_from
-        # Suspects that may still end this process.
+        # Suspects that run: those that others wait for, and those that have lived for long enough.
         self._at_work: list[T] = []
+        self._lived: list[T] = []
         # Keys of which an item waits in a lane or runs, each with the items that come after that one.
         self._followers: dict[OrderKey, deque[T]] = {}
         self._following = 0
@@ -151,8 +152,17 @@ class Lanes(Generic[T]):
     def let_pass(self, before: float) -> None:
         """Suspects that were started before that live, and may do so for ever: the next ones begin beside them."""
         with self._monitor:
+            self._lived += [item for item in self._at_work if item.began_at <= before]
             self._at_work = [item for item in self._at_work if item.began_at > before]
             self._monitor.notify(len(self._suspects))
+
+    def lived_beside(self, suspect: T) -> list[T]:
+        """Suspects beside which one begins that runs alone but for them; each is told once."""
+        if suspect.abandoned < self._alone_from:
+            return []
+        with self._monitor:
+            lived, self._lived = self._lived, []
+            return lived
 
     def finished(self, item: T, *, goes_on: bool = True) -> list[T]:
         """A taken item has left its worker, and the next one of its key may run; or else all of them leave, and are
@@ -172,9 +182,11 @@ class Lanes(Generic[T]):
                     leaving = list(followers)
                     if self._room_wanted:
                         self._tell_room()
-            if self._at_work and item in self._at_work:
+            if item in self._at_work:
                 self._at_work.remove(item)
                 self._monitor.notify(len(self._suspects))
+            elif item in self._lived:
+                self._lived.remove(item)
         if self._watched:
             self._tell_watchers()
         return leaving

@@ -169,7 +169,11 @@ class OutboxDispatcher:
 
     async def _may_start_suspect(self, holding: Holding) -> bool:
         """Counted in the table before it starts. The answer may take long, so all is asked again after it; one that is
-        not started then has killed nobody, and its mark is taken back."""
+        not started then has killed nobody, and its mark is taken back. So is the mark of one that has lived for a
+        lease's time and runs on: when the process ends now, the other did it."""
+        for lived in self.lanes.lived_beside(holding):
+            if not lived.is_overtaken:
+                await self._store.mark_suspect(lived.lease, -1)
         lease = holding.lease
         if not await self._store.mark_suspect(lease):
             self._settler.let_go(holding, lease.epoch)
