@@ -194,10 +194,7 @@ def test_promise_04a_a_suspect_that_hangs_keeps_no_other_waiting(fleet: Fleet, r
     victim.tell("write_together", count=40, first=1, how={"waits": True})
     for death in range(deaths):
         victim.tell("start")
-        until(
-            lambda: sum(line.pid == victim.pid for line in fleet.journal.lines("enter")) >= 4,
-            what="all workers of a process that wait in handlers",
-        )
+        until(lambda pid=victim.pid: entered_by(fleet, pid) >= 4, what="workers that all wait in handlers")
         if death == 1:
             assert sorted(row["abandoned"] for row in fleet.rows()) == [0] * 37 + [1] * 4
         victim.signal(signal.SIGKILL)
@@ -212,6 +209,10 @@ def test_promise_04a_a_suspect_that_hangs_keeps_no_other_waiting(fleet: Fleet, r
     assert victim.pid in {line.pid for line in fleet.journal.lines("enter") if line.what == hung}
     (row,) = [row for row in fleet.rows() if row["event_id"] == hung]
     assert (row["status"], row["abandoned"]) == (EventStatus.NEW, deaths)
+
+
+def entered_by(fleet: Fleet, pid: int) -> int:
+    return sum(line.pid == pid for line in fleet.journal.lines("enter"))
 
 
 def poison_is_dead_and_the_others_are_done(

@@ -1,5 +1,4 @@
--- Give leases back, so that anybody can claim the rows at once. A delivery that began has reported by this.
--- A suspect that did not begin goes back as one whose holder is gone (no owner's id is empty): who takes it must know.
+-- Give leases back: anybody can claim the rows at once. What began has reported by this; else a suspect stays one.
 UPDATE {held_rows}
 SET abandoned = CASE held.counted WHEN 1 THEN 0 WHEN -2 THEN abandoned - 1 ELSE abandoned END,
     done_handlers = coalesce(held.done, done_handlers),
