@@ -88,7 +88,11 @@ class Engine:
         horizon = 2 * (config.max_poll_interval or config.poll_interval)
         self.agenda = agenda = Agenda(runtime, held, interval=config.poll_interval, horizon=horizon)
         self.lanes = lanes = Lanes[Holding](
-            runtime, agenda, hot_capacity=config.hot_queue_capacity, cold_capacity=config.cold_queue_capacity
+            runtime,
+            agenda,
+            hot_capacity=config.hot_queue_capacity,
+            cold_capacity=config.cold_queue_capacity,
+            alone_from=min(1, config.max_abandoned - 1),
         )
         self.settler = settler = Settler(runtime, store, held, agenda, lanes, meter, config)
         self.ownership = Ownership(runtime)
@@ -115,7 +119,7 @@ class Engine:
             runtime, store, meter, hook=config.writer_hook, hot_path=hot_path, rows_of=router.rows_of
         )
         self.manual = ManualDelivery(runtime, store, router, self.poller, self.dispatcher, settler, held, meter, config)
-        self.keeper = Keeper(runtime, store, held, lock_timeout=config.lock_timeout)
+        self.keeper = Keeper(runtime, store, held, lanes, lock_timeout=config.lock_timeout)
         self.purge = Purge(runtime, store.records, config)
 
     def _company(self) -> tuple[Announcer | None, Fleet | None, WakeupListener | None]:

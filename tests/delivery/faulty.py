@@ -115,8 +115,8 @@ class FaultyStore:
     async def renew(self, leases: Any, lock_timeout: Any) -> Any:
         return await self._through("renew", leases, lock_timeout)
 
-    async def mark_suspect(self, lease: Any) -> Any:
-        return await self._through("mark_suspect", lease)
+    async def mark_suspect(self, lease: Any, count: int = 1) -> Any:
+        return await self._through("mark_suspect", lease, count)
 
     def is_row_fault(self, error: Exception) -> bool:
         return isinstance(error, RowFault) or self.inner.is_row_fault(error)
@@ -170,9 +170,9 @@ class Ledger:
         for holding in holdings:
             self.add(holding, RELEASE)
 
-    def let_go(self, holding: Holding) -> None:
+    def let_go(self, holding: Holding, epoch: int) -> None:
         if self._held is not None:
-            self._held.let_go([(holding, holding.lease.epoch)])
+            self.release(self._held.let_go([(holding, epoch)])[1])
 
     async def answered(self, entry: tuple[Holding, Outcome]) -> None:
         return

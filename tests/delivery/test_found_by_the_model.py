@@ -21,7 +21,7 @@ class Late(Suspects):
         super().__init__()
         self._runtime = runtime
 
-    async def mark_suspect(self, lease: Any) -> bool:
+    async def mark_suspect(self, lease: Any, count: int = 1) -> bool:
         clock = self._runtime.clock
         self._runtime.clock = lambda: clock() + 100.0
         return await super().mark_suspect(lease)
@@ -38,7 +38,7 @@ def test_a_suspect_whose_mark_was_answered_late_is_not_started(world: World) -> 
         desk.dispatcher.start()
         await desk.ledger.entries.reach(1)
         assert seen == []
-        assert desk.outcome(row) == Release(was_started=True)
+        assert desk.outcome(row) == Release(was_marked=True)
         await desk.dispatcher.close(AMPLE)
 
     with_runtime(world, scenario)
@@ -49,7 +49,7 @@ def test_a_suspect_that_is_given_up_after_its_mark_has_not_killed(world: World) 
         seen, marking, go_on = Collector(), Signal(), Signal()
 
         class Slow(Suspects):
-            async def mark_suspect(self, lease: Any) -> bool:
+            async def mark_suspect(self, lease: Any, count: int = 1) -> bool:
                 marking.set()
                 await go_on.wait()
                 return await super().mark_suspect(lease)
@@ -62,7 +62,7 @@ def test_a_suspect_that_is_given_up_after_its_mark_has_not_killed(world: World) 
         desk.dispatcher._is_giving_up = True
         go_on.set()
         await desk.ledger.entries.reach(1)
-        assert desk.outcome(row) == Release(was_started=True), "its mark is taken back"
+        assert desk.outcome(row) == Release(was_marked=True), "its mark is taken back"
         assert seen == []
         await desk.dispatcher.close(AMPLE)
 

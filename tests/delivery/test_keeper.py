@@ -16,6 +16,7 @@ from tests.delivery.faulty import (
     faulty_store,
     held_of,
     keys_of,
+    lanes_of,
     short_pauses,  # noqa: F401  (used by every test here)
     with_runtime,
 )
@@ -40,7 +41,7 @@ class Renewals:
 
 
 def keeper_of(runtime: Any, store: Any, held: Held, lock_timeout: timedelta = HALF_A_MINUTE) -> Keeper:
-    return Keeper(runtime, store, held, lock_timeout=lock_timeout)
+    return Keeper(runtime, store, held, lanes_of(runtime), lock_timeout=lock_timeout)
 
 
 def leases_of(held: Held) -> dict[str, Lease]:

@@ -1,4 +1,4 @@
-"""The two lanes: bounded, first in first out, two hot to one cold, one suspect at a time, and nothing starves."""
+"""The two lanes: bounded, first in first out, two hot to one cold, suspects in turns, and nothing starves."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from aftercommit.delivery.lanes import HOT_PER_COLD, Lanes
 from aftercommit.events.order import OrderKey
 from aftercommit.runtime.threads import ThreadRuntime
-from tests.delivery.faulty import lanes_of, take_now
+from tests.delivery.faulty import Told, lanes_of, take_now
 
 
 @dataclass(frozen=True)
 class Item:
     name: str
     is_suspect: bool = False
+    abandoned: int = 0
+    began_at: float = float("inf")
     order_key: OrderKey | None = None
 
 
@@ -34,9 +36,9 @@ def put_hot(into: Lanes[Item], *names: str) -> None:
         into.fill(Item(name))
 
 
-def put_cold(into: Lanes[Item], *names: str, is_suspect: bool = False) -> None:
+def put_cold(into: Lanes[Item], *names: str, is_suspect: bool = False, **fields: float) -> None:
     for name in names:
-        assert into.offer([Item(name, is_suspect)])
+        assert into.offer([Item(name, is_suspect, **fields)])
 
 
 def take_all(out_of: Lanes[Item]) -> list[str]:
@@ -116,10 +118,62 @@ def test_a_cold_event_that_comes_late_is_next_after_two_hot_ones():
 # --- suspects
 
 
-def test_one_suspect_runs_at_a_time():
-    """Promise 4a: of several that may have killed a process, it must be known which one did."""
+def test_suspects_run_side_by_side_as_long_as_none_had_begun_when_a_process_ended():
+    """Promise 4a: of what a process had in hand, most only waited."""
     both = lanes()
     put_cold(both, "first", "second", is_suspect=True)
+    put_cold(both, "had begun", is_suspect=True, abandoned=1)
+    put_cold(both, "third", is_suspect=True)
+
+    first, second = take_now(both), take_now(both)
+    assert (first.name, second.name) == ("first", "second")
+    assert take_now(both) is None
+    both.finished(first)
+    assert take_now(both) is None, "the one that had begun waits for all of them"
+    both.finished(second)
+    alone = take_now(both)
+    assert alone.name == "had begun"
+    assert take_now(both) is None, "and they wait for it"
+    both.finished(alone)
+    assert take_now(both).name == "third"
+
+
+def test_where_one_count_is_the_last_all_suspects_run_alone():
+    both = Lanes[Item](ThreadRuntime(), Told(), hot_capacity=1, cold_capacity=2, alone_from=0)
+    put_cold(both, "first", "second", is_suspect=True)
+
+    first = take_now(both)
+    assert take_now(both) is None
+    both.finished(first)
+    assert take_now(both).name == "second"
+
+
+def test_a_suspect_that_has_lived_for_long_lets_the_next_one_begin():
+    """Promise 4a: it may hang for ever, and has not ended its process."""
+    both = lanes()
+    put_cold(both, "hangs", is_suspect=True, abandoned=1, began_at=100.0)
+    put_cold(both, "second", "third", is_suspect=True, abandoned=1, began_at=200.0)
+
+    hangs = take_now(both)
+    both.let_pass(99.0)
+    assert take_now(both) is None
+    both.let_pass(100.0)
+    assert both.lived_beside(Item("had not begun", is_suspect=True)) == []
+    second = take_now(both)
+    assert both.lived_beside(second) == [hangs]
+    assert both.lived_beside(second) == [], "it is told once"
+    assert second.name == "second"
+    assert take_now(both) is None, "two that may end the process never begin together"
+    both.finished(hangs)
+    assert take_now(both) is None, "its end makes room for nobody once more"
+    both.finished(second)
+    assert take_now(both).name == "third"
+
+
+def test_of_those_that_have_killed_one_runs_at_a_time():
+    """Promise 4a: of several that may have killed a process, it must be known which one did."""
+    both = lanes()
+    put_cold(both, "first", "second", is_suspect=True, abandoned=1)
 
     first = take_now(both)
     assert first.name == "first"
@@ -131,7 +185,7 @@ def test_one_suspect_runs_at_a_time():
 
 def test_a_suspect_that_waits_for_another_is_in_nobodys_way():
     both = lanes()
-    put_cold(both, "running", "waiting", is_suspect=True)
+    put_cold(both, "running", "waiting", is_suspect=True, abandoned=1)
     assert take_now(both).name == "running"
     put_cold(both, "cold-1", "cold-2")
     put_hot(both, *[f"hot-{number}" for number in range(1, 9)])
@@ -211,10 +265,10 @@ class AnyUse(RuleBasedStateMachine):
         self.hot_capacity, self.cold_capacity = hot, cold
         self.hot, self.cold, self.suspects = [], [], []
         self.reserved = 0
-        self.suspect_runs = None
+        self.at_work = []
         self.kinds = []  # of what was taken, in order
         self.put, self.got = [], []
-        self.names = count()
+        self.names, self.times = count(), count()
 
     @rule(wanted=st.integers(0, 6))
     def reserve(self, wanted):
@@ -245,9 +299,9 @@ class AnyUse(RuleBasedStateMachine):
         self.hot.append(item)
         self.put.append(item)
 
-    @rule(is_suspect=st.booleans())
-    def offer(self, is_suspect):
-        item = Item(f"cold-{next(self.names)}", is_suspect)
+    @rule(is_suspect=st.booleans(), abandoned=st.integers(0, 1))
+    def offer(self, is_suspect, abandoned):
+        item = Item(f"cold-{next(self.names)}", is_suspect, abandoned * is_suspect, began_at=next(self.times))
         has_room = len(self.cold) + len(self.suspects) < self.cold_capacity
 
         assert self.lanes.offer([item]) is has_room
@@ -261,7 +315,7 @@ class AnyUse(RuleBasedStateMachine):
             self.take_one()
 
     def take_one(self):
-        cold_may_run = bool(self.cold or (self.suspects and not self.suspect_runs))
+        cold_may_run = bool(self.cold or self.suspect_may_run())
         hot_waits = bool(self.hot)
 
         item = take_now(self.lanes)
@@ -279,14 +333,26 @@ class AnyUse(RuleBasedStateMachine):
             assert kind == ("cold" if self.kinds[-2:] == ["hot", "hot"] else "hot"), "two to one"
         self.kinds.append(kind)
         if item.is_suspect:
-            assert not self.suspect_runs, "one suspect at a time"
-            self.suspect_runs = item
+            self.at_work.append(item)
+            assert len(self.at_work) == 1 or not any(each.abandoned for each in self.at_work), "it runs alone"
 
-    @precondition(lambda self: self.suspect_runs)
+    def suspect_may_run(self):
+        together = [*self.suspects[:1], *self.at_work]
+        return self.suspects and (not self.at_work or not any(each.abandoned for each in together))
+
+    @precondition(lambda self: self.at_work)
+    @rule(data=st.data())
+    def end_suspect(self, data):
+        item = data.draw(st.sampled_from(self.at_work))
+        assert self.lanes.finished(item) == []
+        self.at_work.remove(item)
+
+    @precondition(lambda self: self.at_work)
     @rule()
-    def end_suspect(self):
-        assert self.lanes.finished(self.suspect_runs) == []
-        self.suspect_runs = None
+    def live_long(self):
+        first = min(item.began_at for item in self.at_work)
+        self.lanes.let_pass(first)
+        self.at_work = [item for item in self.at_work if item.began_at > first]
 
     @rule()
     def clear(self):
@@ -311,8 +377,8 @@ class AnyUse(RuleBasedStateMachine):
 
     def teardown(self):
         if hasattr(self, "lanes"):
-            if self.suspect_runs:
-                self.lanes.finished(self.suspect_runs)
+            for item in self.at_work:
+                self.lanes.finished(item)
             while (item := take_now(self.lanes)) is not None:
                 self.got.append(item)
                 self.lanes.finished(item)

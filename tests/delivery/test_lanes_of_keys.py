@@ -21,6 +21,8 @@ class Item:
     number: int
     order_key: OrderKey | None = None
     is_suspect: bool = False
+    abandoned: int = 1
+    began_at: float = float("inf")
 
 
 A, B = OrderKey(1, "a"), OrderKey(2, "b")
@@ -95,6 +97,22 @@ def test_a_suspect_holds_its_key_while_another_suspect_runs():
     assert take_now(lanes) is suspect
     assert take_now(lanes) is None
     lanes.finished(suspect)
+    assert take_now(lanes) is behind
+
+
+def test_a_suspect_that_hangs_holds_its_own_key_and_no_other():
+    """Promise 4a: also when all of them were under way when a process ended."""
+    hangs, behind = Item(1, A, is_suspect=True, began_at=100.0), Item(2, A, is_suspect=True)
+    other = Item(3, B, is_suspect=True)
+    lanes = lanes_with(hangs, behind, other)
+
+    assert take_now(lanes) is hangs
+    assert take_now(lanes) is None
+    lanes.let_pass(100.0)
+    assert take_now(lanes) is other
+    lanes.finished(other)
+    assert take_now(lanes) is None, "what is behind it waits for its end"
+    lanes.finished(hangs)
     assert take_now(lanes) is behind
 
 

@@ -277,7 +277,7 @@ def test_one_suspect_runs_at_a_time_and_others_go_on(world: World) -> None:
 
     async def scenario(runtime: Any) -> None:
         lanes = lanes_of(runtime)
-        suspects = [holding(runtime, is_suspect=True) for _ in range(2)]
+        suspects = [holding(runtime, is_suspect=True, abandoned=1) for _ in range(2)]
         innocent = holding(runtime)
         for item in (*suspects, innocent):
             lanes.offer([item])
@@ -292,10 +292,11 @@ def test_one_suspect_runs_at_a_time_and_others_go_on(world: World) -> None:
     with_runtime(world, scenario)
 
 
-def test_the_end_of_a_suspect_wakes_a_worker_for_the_next(world: World) -> None:
+@pytest.mark.parametrize("lives", [False, True], ids=["ends", "lives"])
+def test_a_suspect_that_ends_or_lives_for_long_wakes_a_worker_for_the_next(world: World, lives: bool) -> None:
     async def scenario(runtime: Any) -> None:
         lanes, taken = lanes_of(runtime), Collector()
-        first, second = holding(runtime, is_suspect=True), holding(runtime, is_suspect=True)
+        first, second = (holding(runtime, is_suspect=True, abandoned=1) for _ in range(2))
         lanes.offer([first])
         lanes.offer([second])
         assert await lanes.take() is first
@@ -307,7 +308,11 @@ def test_the_end_of_a_suspect_wakes_a_worker_for_the_next(world: World) -> None:
 
         task = runtime.spawn("worker", worker)
         await parked.wait()
-        lanes.finished(first)
+        if lives:
+            first.began_at = 0.0
+            lanes.let_pass(0.0)
+        else:
+            lanes.finished(first)
         await taken.reach(1)
         assert taken == [second]
         assert await task.join(PATIENCE)

@@ -14,7 +14,7 @@ import pytest
 from aftercommit import DefaultListenerRegistry, EventEnvelope, MetricsExporter
 from aftercommit.delivery.chain import Delivery
 from aftercommit.delivery.lanes import Lanes
-from aftercommit.delivery.leases import Held, Holding
+from aftercommit.delivery.leases import Held, Holding, Keeper
 from aftercommit.delivery.ownership import Ownership
 from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.events.claims import Claimed
@@ -34,6 +34,7 @@ from tests.delivery.faulty import (
     router_of,
     with_runtime,
 )
+from tests.delivery.test_keeper import Renewals
 from tests.delivery.test_meter import Failing
 from tests.support import PATIENCE, Collector, Signal, World
 
@@ -50,8 +51,8 @@ class Suspects:
         self.answers = list(answers)
         self.asked = Collector()
 
-    async def mark_suspect(self, lease: Any) -> bool:
-        self.asked.add(lease)
+    async def mark_suspect(self, lease: Any, count: int = 1) -> bool:
+        self.asked.add(lease if count == 1 else (lease, count))
         answer = self.answers.pop(0) if self.answers else True
         if isinstance(answer, Exception):
             raise answer
@@ -450,6 +451,65 @@ def test_a_suspect_whose_lease_is_lost_does_not_run(world: World, colour: Colour
     with_runtime(world, scenario)
 
 
+def test_a_suspect_that_is_claimed_anew_while_it_is_marked_is_given_back(world: World) -> None:
+    """The mark came under the old lease and was refused. The new one must not stay in the table without a holder."""
+
+    async def scenario(runtime: Any) -> None:
+        seen, event = Collector(), EventEnvelope.of_json("Happened", "{}")
+
+        class Slow(Suspects):
+            async def mark_suspect(self, lease: Any, count: int = 1) -> bool:
+                assert desk.held.admit([claimed(runtime, event, epoch=lease.epoch + 1)]) == []
+                return False
+
+        desk = Desk(runtime, seen.add, store=Slow())
+        row = claimed(runtime, event, is_suspect=True)
+        desk.dispatcher.enqueue_cold(row)
+        desk.dispatcher.start()
+        await desk.ledger.entries.reach(1)
+        assert desk.outcome(row) == Release()
+        assert [holding.lease.epoch for holding in desk.held._rows.values()] == [2]
+        assert seen == []
+        await desk.dispatcher.close(AMPLE)
+
+    with_runtime(world, scenario)
+
+
+def test_a_suspect_that_hangs_lets_the_next_one_begin_after_a_lease(world: World) -> None:
+    """Promise 4a, through the keeper: both have begun before in a process that ended."""
+
+    async def scenario(runtime: Any) -> None:
+        begun = Collector()
+        hung, next_one = (claimed(runtime, is_suspect=True, abandoned=1) for _ in range(2))
+        go_on = Signal()
+
+        def listener(event: EventEnvelope) -> None:
+            begun.add(event.event_id)
+            if event.event_id == hung.event.event_id:
+                go_on.wait_here()
+
+        desk = Desk(runtime, listener)
+        keeper = Keeper(runtime, Renewals(), desk.held, desk.lanes, lock_timeout=AMPLE)  # type: ignore[arg-type]
+        for row in (hung, next_one):
+            desk.dispatcher.enqueue_cold(row)
+        desk.dispatcher.start()
+        await begun.reach(1)
+        await keeper.work()
+        assert begun == [hung.event.event_id]
+        clock = runtime.clock
+        runtime.clock = lambda: clock() + AMPLE.total_seconds()
+        await keeper.work()
+        await desk.ledger.entries.reach(1)
+        assert begun == [hung.event.event_id, next_one.event.event_id]
+        assert desk.store.asked == [hung.lease, (hung.lease, -1), next_one.lease], "it is not to blame for the other"
+        assert desk.outcome(next_one) == Done()
+        go_on.set()
+        await desk.ledger.entries.reach(2)
+        await desk.dispatcher.close(AMPLE)
+
+    with_runtime(world, scenario)
+
+
 def test_a_suspect_that_could_not_be_announced_does_not_run(world: World, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(runtime: Any) -> None:
         seen = Collector()
@@ -542,7 +602,7 @@ def test_close_begins_nothing_after_its_time_is_over(world: World, colour: Colou
         entered, release, seen = Signal(), Signal(), Collector()
 
         class Slow(Suspects):
-            async def mark_suspect(self, lease: Any) -> bool:
+            async def mark_suspect(self, lease: Any, count: int = 1) -> bool:
                 entered.set()
                 await release.wait()
                 return True
@@ -564,7 +624,7 @@ def test_close_begins_nothing_after_its_time_is_over(world: World, colour: Colou
         release.set()
         assert await closing.join(PATIENCE)
         assert seen == []
-        assert desk.outcome(row) == Release(was_started=True), "it was counted as a suspect, and has killed nobody"
+        assert desk.outcome(row) == Release(was_marked=True), "it was counted as a suspect, and has killed nobody"
 
     with_runtime(world, scenario)
 

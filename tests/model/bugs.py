@@ -19,6 +19,7 @@ class Bug(StrEnum):
     FREE_CLAIM_KEEPS_EPOCH = "a claim of a free row does not raise the epoch"
     REPLAY_KEEPS_EPOCH = "a replay does not raise the epoch"
     OUTCOME_WRITTEN_AGAIN = "an outcome whose try was not answered is written again under a new lease"
+    OLD_RUN_GOES_ON = "what began before others had the row is settled under a new lease"
     ANSWER_DROPS_NEWER_LEASE = "the answer to a settle drops a row that was claimed again meanwhile"
 
     # One holder.
@@ -46,8 +47,13 @@ class Bug(StrEnum):
     # Killers.
     DEADLINE_BEFORE_THE_MARK_ONLY = "the deadline of a suspect is looked at before its mark and not again"
     OWNER_BEFORE_THE_MARK_ONLY = "the partition of a suspect is asked for before its mark and not again"
+    MARK_TAKES_ALL_COUNTS = "the mark of a suspect that is not started is taken back with all that was counted before"
+    GIVEN_BACK_IS_INNOCENT = "a suspect that is given back unstarted is suspected no more"
     MARK_IS_KEPT = "a suspect that was marked and is not started goes back with its mark"
     KILLERS_NOT_COUNTED = "the delivery of a suspect is not counted"
     WAITING_IS_COUNTED = "every takeover is counted, also of rows that only waited"
-    SUSPECTS_SIDE_BY_SIDE = "a process runs several suspects at once"
+    SUSPECTS_SIDE_BY_SIDE = "a process runs several suspects at once that were under way when another ended"
+    LAST_COUNT_SIDE_BY_SIDE = "suspects run side by side although one count makes them DEAD"
+    LIVING_IS_BLAMED = "a suspect that has lived for long is still counted when the next one kills the process"
+    HUNG_SUSPECT_KEEPS_ITS_PLACE = "a suspect that never ends keeps all others waiting"
     SUSPECT_LEAVES_EARLY = "the next suspect begins before the outcome of the last one is written"

@@ -10,6 +10,7 @@ from tests.model.rules import (
     Rules,
     forget,
     instance,
+    let_go,
     name_of,
     released,
     reported,
@@ -72,6 +73,7 @@ def _is_passed_over(rules: Rules, row: Row) -> bool:
 
 
 def _claim_rows(rules: Rules, me: int, table: Table, memory: Memory, places: Sequence[int]) -> Iterator[Step]:
+    overtaken = {place for place in places if _is_overtaken(rules, memory.copies[place])}
     raised = tuple(place for place in places if _raises_epoch(rules, me, table.rows[place]))
     lost = Lost(raised=raised, taken=tuple(places))
     memory = forget(memory, lost)
@@ -79,7 +81,12 @@ def _claim_rows(rules: Rules, me: int, table: Table, memory: Memory, places: Seq
     for place in places:
         row = table.rows[place]
         is_takeover = rules.world.has_suspects and row.owner not in (None, me)
-        memory = with_arriving(memory, place, Copy(is_suspect=is_takeover or row.abandoned > 0))
+        fresh = Copy(
+            is_suspect=is_takeover or row.abandoned > 0,
+            is_alone=_is_alone(rules, row, is_takeover=is_takeover),
+            is_overtaken=place in overtaken,
+        )
+        memory = with_arriving(memory, place, fresh)
         is_counted = is_takeover and Bug.WAITING_IS_COUNTED in rules.bugs
         leased = row._replace(owner=me, is_expired=False, abandoned=row.abandoned + is_counted)
         table = with_row(table, place, leased)
@@ -89,6 +96,18 @@ def _claim_rows(rules: Rules, me: int, table: Table, memory: Memory, places: Seq
     if not rules.world.has_slow_claims:
         memory = hand_over(rules, table, memory)
     yield Step(words, table, memory, lost)
+
+
+def _is_overtaken(rules: Rules, held: Copy | None) -> bool:
+    """Whether others have raised the epoch of a row since it was leased to this memory."""
+    gives_back = rules.world.gives_back_overtaken and Bug.OLD_RUN_GOES_ON not in rules.bugs
+    return gives_back and held is not None and not held.fits
+
+
+def _is_alone(rules: Rules, row: Row, *, is_takeover: bool) -> bool:
+    if is_takeover and rules.world.max_abandoned == 1:
+        return Bug.LAST_COUNT_SIDE_BY_SIDE not in rules.bugs
+    return row.abandoned > 0
 
 
 def _raises_epoch(rules: Rules, me: int, row: Row) -> bool:
@@ -106,12 +125,13 @@ def arrive(rules: Rules, me: int, table: Table, memory: Memory) -> Iterator[Step
 def hand_over(rules: Rules, table: Table, memory: Memory) -> Memory:
     """Admit what was claimed, one copy of each row. What follows a row that is being given back goes back too."""
     held_back: set[int | None] = set()
-    for place, fresh in enumerate(memory.arriving):
-        if fresh is None:
+    for place, arriving in enumerate(memory.arriving):
+        if arriving is None:
             continue
         memory = with_arriving(memory, place, None)
         held = memory.copies[place]
         key = rules.world.keys[place]
+        fresh = arriving if held is not None else arriving._replace(is_overtaken=False)
         if held is not None:
             memory = _adopt(rules, memory, place, held, fresh)
         elif key in held_back:
@@ -133,13 +153,20 @@ def _holds_back(rules: Rules, copy: Copy | None) -> bool:
 
 
 def _adopt(rules: Rules, memory: Memory, place: int, held: Copy, fresh: Copy) -> Memory:
-    """A second claim of a held row replaces its lease. What it reports stands under the new one, with one exception:
-    when a try of it was not answered it may be in the table already, and only a DONE row cannot be claimed again."""
-    may_be_written = held.is_unsure or held.sent is not None
-    if held.phase is Phase.REPORTED and held.outcome is not Outcome.DONE and may_be_written:
+    """A second claim of a held row replaces its lease. What it reports stands under the new one, with two exceptions:
+    when others had the row in between; and when a try of it was not answered, so that it may be in the table already,
+    and only a DONE row cannot be claimed again."""
+    may_be_written = held.outcome is not Outcome.DONE and (held.is_unsure or held.sent is not None)
+    if held.phase is Phase.REPORTED and (fresh.is_overtaken or may_be_written):
         memory, held = _doubted(rules, memory, place, held)
-    is_late = fresh.is_late or held.phase is Phase.REPORTED
-    return with_copy(memory, place, held._replace(fits=fresh.fits, holds=fresh.holds, is_late=is_late))
+    if fresh.is_overtaken and held.phase is Phase.WAITING:
+        memory, held = let_go(rules, memory, place), released(held)
+    elif fresh.is_overtaken and held.phase is not Phase.REPORTED:
+        held = held._replace(is_overtaken=True, is_old=False)
+    is_late = fresh.is_late or held.phase is Phase.REPORTED or held.is_overtaken
+    is_suspect = held.is_suspect or (fresh.is_overtaken and fresh.is_suspect)
+    leased = held._replace(fits=fresh.fits, holds=fresh.holds, is_late=is_late, is_suspect=is_suspect)
+    return with_copy(memory, place, leased)
 
 
 def _doubted(rules: Rules, memory: Memory, place: int, held: Copy) -> tuple[Memory, Copy]:

@@ -21,6 +21,7 @@ _INSTANCE_STEPS = (
     claiming.claim,
     claiming.arrive,
     delivering.start,
+    delivering.live,
     delivering.end,
     settling.settle,
     settling.renew,
@@ -66,9 +67,10 @@ class LeaseProtocol:
         return table._replace(rows=rows, partition=partition)
 
     def is_finished(self, table: Table) -> bool:
-        """Every event is DONE or DEAD, or waits behind a dead one of its key."""
+        """Every event is DONE or DEAD, or waits behind a dead one of its key, or hangs with all that is behind it."""
+        hung = {later for place in self.rules.world.hung for later in (place, *self.rules.later(place))}
         return all(
-            row.status in (Status.DONE, Status.DEAD) or self._is_behind_dead(table, place)
+            row.status in (Status.DONE, Status.DEAD) or place in hung or self._is_behind_dead(table, place)
             for place, row in enumerate(table.rows)
         )
 

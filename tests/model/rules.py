@@ -48,13 +48,20 @@ class World:
     has_partition: bool = False
     #: Events whose handler kills the process.
     killers: frozenset[int] = frozenset()
+    #: What others had meanwhile is given back when it is claimed again. Elsewhere it goes on, to keep the world small:
+    #: that breaks nothing but the promise to what was replayed.
+    gives_back_overtaken: bool = False
+    #: Whether it is remembered what began before a replay.
+    watches_replays: bool = False
+    #: Events whose handler never ends.
+    hung: frozenset[int] = frozenset()
     max_abandoned: int = 2
     #: The mark of a suspect is written, and answered later.
     has_slow_marks: bool = False
 
     @property
     def has_suspects(self) -> bool:
-        return bool(self.killers) or self.has_slow_marks
+        return bool(self.killers or self.hung) or self.has_slow_marks
 
     @property
     def has_innocents(self) -> bool:
@@ -113,7 +120,10 @@ def let_go(rules: Rules, memory: Memory, place: int) -> Memory:
 
 
 def reported(copy: Copy, outcome: Outcome) -> Copy:
-    """It has an outcome and will not be started again, so nobody asks for its deadline or whether it is a suspect."""
+    """It has an outcome and will not be started again, so nobody asks for its deadline. What began before others had
+    the row says nothing of what they made of it."""
+    if copy.is_overtaken or outcome is Outcome.RELEASE:
+        copy, outcome = copy._replace(is_overtaken=False, is_old=False), Outcome.RELEASE
     return copy._replace(phase=Phase.REPORTED, outcome=outcome, is_late=True)
 
 
@@ -126,6 +136,11 @@ def forget(memory: Memory, lost: Lost) -> Memory:
     for place in {*lost.raised, *lost.taken}:
         names = ("fits",) * (place in lost.raised) + ("holds",) * (place in lost.taken)
         memory = _marked(memory, place, dict.fromkeys(names, False))
+    for place in lost.replayed:
+        copy = memory.copies[place]
+        is_of_old = copy is not None and copy.phase in (Phase.DELIVERING, Phase.REPORTED)
+        if copy is not None and is_of_old and not copy.is_overtaken and copy.outcome is not Outcome.RELEASE:
+            memory = with_copy(memory, place, copy._replace(is_old=True))
     return memory
 
 

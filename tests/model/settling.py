@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tests.model.bugs import Bug
 from tests.model.explorer import Step
 from tests.model.rules import Rules, forget, instance, let_go, name_of, with_copy, with_row, with_stray
-from tests.model.state import Copy, Lost, Memory, Outcome, Phase, Row, Statement, Status, Table
+from tests.model.state import GONE, Copy, Lost, Memory, Outcome, Phase, Row, Statement, Status, Table
 
 STATUS_OF = {
     Outcome.DONE: Status.DONE,
@@ -99,9 +99,18 @@ def _write(rules: Rules, me: int, table: Table, memory: Memory, place: int, stat
     if copy is not None:
         memory = with_copy(memory, place, copy._replace(was_written=True))
     settled = settled_row(rules, row, statement.outcome)
-    if copy is not None and copy.is_marked and Bug.MARK_IS_KEPT not in rules.bugs:
-        settled = settled._replace(abandoned=0)
+    if copy is not None and statement.outcome is Outcome.RELEASE:
+        settled = _given_back(rules, settled, copy)
     return _Written(with_row(table, place, settled), memory, was_accepted, Lost(raised) if raised else None, broken)
+
+
+def _given_back(rules: Rules, row: Row, copy: Copy) -> Row:
+    """A suspect that was not started stays one, with what was counted before. It is taken over from nobody."""
+    if copy.is_marked and Bug.MARK_IS_KEPT not in rules.bugs:
+        row = row._replace(abandoned=0 if Bug.MARK_TAKES_ALL_COUNTS in rules.bugs else row.abandoned - 1)
+    if copy.is_suspect and Bug.GIVEN_BACK_IS_INNOCENT not in rules.bugs:
+        row = row._replace(owner=GONE, is_expired=True)
+    return row
 
 
 def _what_breaks(row: Row, statement: Statement, copy: Copy | None) -> str:
@@ -109,6 +118,8 @@ def _what_breaks(row: Row, statement: Statement, copy: Copy | None) -> str:
         return f"terminal is terminal: {statement.outcome} changes a row that is {row.status}"
     if not statement.holds:
         return f"fenced: {statement.outcome} of one who is not the holder changes the row"
+    if copy is not None and copy.is_old and statement.outcome is not Outcome.RELEASE:
+        return f"replayed is delivered anew: {statement.outcome} of a delivery that began before the replay is written"
     if copy is not None and copy.was_written and statement.outcome is not Outcome.RELEASE:
         return f"fenced: {statement.outcome} of one delivery is written twice"
     return ""
@@ -148,7 +159,7 @@ def renew(rules: Rules, me: int, table: Table, memory: Memory) -> Iterator[Step]
     if not rules.world.renews:
         return
     for place, copy in enumerate(memory.copies):
-        if copy is None:
+        if copy is None or copy.is_overtaken:
             continue
         row = table.rows[place]
         is_matched = is_fenced_in(rules, me, row, copy) or (

@@ -51,6 +51,8 @@ class Row(NamedTuple):
     abandoned: int = 0
     #: Nobody sees this: its first effect has taken place, or an operator has ended it without one.
     had_effect: bool = False
+    #: Nobody counts this: how many processes it has killed.
+    kills: int = 0
 
     @property
     def is_unfinished(self) -> bool:
@@ -105,6 +107,14 @@ class Copy(NamedTuple):
     fits: bool = True
     holds: bool = True
     is_suspect: bool = False
+    #: A suspect that was under way when a process ended, or whose next count is its last: no other runs beside it.
+    is_alone: bool = False
+    #: A suspect that has run for a lease's time, and whose process lives.
+    has_lived: bool = False
+    #: And another has begun beside it since, so that its own count was taken back.
+    is_cleared: bool = False
+    #: Others had the row before it was claimed again. What began under the old lease settles nothing under the new one.
+    is_overtaken: bool = False
     #: It was counted as a delivery that began, and has not begun.
     is_marked: bool = False
     sent: Statement | None = None
@@ -112,6 +122,8 @@ class Copy(NamedTuple):
     is_unsure: bool = False
     #: Nobody sees this: the outcome is in the table.
     was_written: bool = False
+    #: Nobody sees this: the event was replayed after its delivery began.
+    is_old: bool = False
 
 
 class Memory(NamedTuple):
@@ -125,7 +137,8 @@ class Memory(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """What others lose by a step: these rows have a new epoch, those a new holder."""
+    """What others lose by a step: these rows have a new epoch, those a new holder; deliveries of those were in vain."""
 
     raised: tuple[int, ...] = ()
     taken: tuple[int, ...] = ()
+    replayed: tuple[int, ...] = ()

@@ -40,7 +40,8 @@ def operate(rules: Rules, table: Table) -> Iterator[Step]:
     for place, row in enumerate(table.rows):
         if row.status is Status.DEAD:
             replayed = with_row(poorer, place, Row(Status.NEW, owner=row.owner, had_effect=row.had_effect))
-            lost = None if Bug.REPLAY_KEEPS_EPOCH in rules.bugs else Lost(raised=(place,))
+            raised = () if Bug.REPLAY_KEEPS_EPOCH in rules.bugs else (place,)
+            lost = Lost(raised=raised, replayed=(place,) if rules.world.watches_replays else ())
             yield Step(f"{name_of(place)} is replayed", replayed, lost=lost, is_fault=True)
             discarded = with_row(poorer, place, row._replace(status=Status.DONE, had_effect=True))
             yield Step(f"{name_of(place)} is discarded", discarded, is_fault=True)

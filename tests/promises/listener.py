@@ -50,5 +50,7 @@ class Listener:
         return self._journal.counts("enter")[event.event_id]
 
     def _must_wait(self, order: dict[str, Any]) -> bool:
-        """Only in a process that has a gate, and until somebody makes that file."""
-        return bool(order.get("waits")) and self._gate is not None and not self._gate.exists()
+        """Only in a process that has a gate, and until somebody makes that file, or for ever."""
+        if self._gate is None or not order.get("waits"):
+            return False
+        return order["waits"] == "for ever" or not self._gate.exists()

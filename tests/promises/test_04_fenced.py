@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from aftercommit import EventStatus
 from tests.promises import faults
 from tests.promises.harness import LASTING, Fleet
@@ -181,6 +183,36 @@ def test_promise_04a_suspects_and_others_are_delivered_side_by_side_on_a_slow_da
     fleet.until_settled(30)
     worker.finish()
     assert fleet.journal.counts("effect") == dict.fromkeys(fleet.all_delivered(), 1)
+
+
+@pytest.mark.parametrize("deaths", [1, 2], ids=["most only waited", "it had begun"])
+def test_promise_04a_a_suspect_that_hangs_keeps_no_other_waiting(fleet: Fleet, runtime: str, deaths: int) -> None:
+    """A process with 41 events in hand is killed, and one of them hangs for ever wherever it is delivered. After the
+    second death four of them are known to have been under way, and run one at a time; the one that hangs is first."""
+    victim = fleet.worker(runtime, gated=True, max_abandoned=100)
+    (hung,) = victim.tell("write", count=1, how={"waits": "for ever"})
+    victim.tell("write_together", count=40, first=1, how={"waits": True})
+    for death in range(deaths):
+        victim.tell("start")
+        until(lambda pid=victim.pid: entered_by(fleet, pid) >= 4, what="workers that all wait in handlers")
+        if death == 1:
+            assert sorted(row["abandoned"] for row in fleet.rows()) == [0] * 37 + [1] * 4
+        victim.signal(signal.SIGKILL)
+        assert victim.wait() == -signal.SIGKILL
+        assert not fleet.ended()
+        victim = fleet.worker(runtime, gated=True, max_abandoned=100)
+    fleet.open_gate()
+    victim.tell("start")
+    fleet.until_settled(40)
+
+    assert fleet.ended() == fleet.statuses().keys() - {hung}
+    assert victim.pid in {line.pid for line in fleet.journal.lines("enter") if line.what == hung}
+    (row,) = [row for row in fleet.rows() if row["event_id"] == hung]
+    assert (row["status"], row["abandoned"]) == (EventStatus.NEW, 1), "it is not to blame for what began beside it"
+
+
+def entered_by(fleet: Fleet, pid: int) -> int:
+    return sum(line.pid == pid for line in fleet.journal.lines("enter"))
 
 
 def poison_is_dead_and_the_others_are_done(

@@ -232,11 +232,11 @@ class DictStore:
                 row["lease_until"] = now() + lock_timeout // MICRO
             return held.keys()
 
-    async def mark_suspect(self, lease: Lease) -> bool:
+    async def mark_suspect(self, lease: Lease, count: int = 1) -> bool:
         with self._rows.lock:
             row = self._held(lease)
             if row is not None:
-                row["abandoned"] += 1
+                row["abandoned"] += count
             return row is not None
 
     def is_row_fault(self, error: Exception) -> bool:
@@ -388,9 +388,10 @@ def changes_of(row: Row, outcome: Outcome) -> Row:
         case Dead(error, counted, done):
             over = {"status": 3, "attempts": row["attempts"] + counted, "done_at": at}
             return {**over, "last_error": error, "abandoned": 0, **named(done)}
-        case Release(was_started, done):
-            abandoned = 0 if was_started else row["abandoned"]
-            return {"abandoned": abandoned, "lease_epoch": row["lease_epoch"] + 1, **named(done)}
+        case Release(was_started, done, is_suspect, was_marked):
+            abandoned = 0 if was_started else row["abandoned"] - was_marked
+            nobody = {"locked_by": "", "lease_until": at} if is_suspect and not was_started else {}
+            return {"abandoned": abandoned, "lease_epoch": row["lease_epoch"] + 1, **nobody, **named(done)}
 
 
 def named(done: tuple[str, ...]) -> Row:

@@ -195,13 +195,21 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
     ],
     "test_release_changes_the_lease_alone": [
         ("release", "lease_epoch + 1", "lease_epoch"),
-        ("release", "locked_by = NULL, ", ""),
+        ("release", "THEN '' END", "THEN '' ELSE locked_by END"),
     ],
     "test_only_a_release_of_what_was_started_is_a_report": [
-        ("release", "CASE WHEN held.counted = 1 THEN 0 ELSE abandoned END", "0"),
+        ("release", "ELSE abandoned END", "ELSE 0 END"),
+        ("release", "WHEN 1 THEN 0", "WHEN 1 THEN abandoned"),
+    ],
+    "test_a_suspect_that_was_given_back_unstarted_stays_one": [
+        ("release", "WHEN -2 THEN abandoned - 1", "WHEN -2 THEN 0"),
+        ("release", "WHEN -2 THEN abandoned - 1 ", ""),
+        ("release", "CASE WHEN held.counted < 0 THEN '' END", "NULL"),
+        ("release", "CASE WHEN held.counted < 0 THEN '' END", "held.owner"),
     ],
     "test_a_suspect_that_begins_is_counted_until_it_reports": [
-        ("mark_suspect", "abandoned + 1", "abandoned"),
+        ("mark_suspect", "abandoned + held.counted", "abandoned"),
+        ("mark_suspect", "abandoned + held.counted", "abandoned + 1"),
     ],
     "test_many_rows_survive_at_once": [
         ("surviving", "event_id IN", "event_id NOT IN"),

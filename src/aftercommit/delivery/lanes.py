@@ -22,6 +22,14 @@ class Laned(Protocol):
     def is_suspect(self) -> bool: ...
 
     @property
+    def abandoned(self) -> int:
+        """How often it began as a suspect and did not report."""
+
+    @property
+    def began_at(self) -> float:
+        """When it was started, on the runtime's clock."""
+
+    @property
     def order_key(self) -> OrderKey | None:
         """What it is kept in order with; None: with nothing."""
 
@@ -30,11 +38,17 @@ T = TypeVar("T", bound=Laned)
 
 
 class Lanes(Generic[T]):
-    """What waits for a worker. A suspect waits in the cold lane's room until no other suspect runs, and an item of a
-    key until the one before it has ended. All but `take` and `quiet` may be called from any thread and return at once.
+    """What waits for a worker. A suspect waits in the cold lane's room for its turn, and an item of a key until the one
+    before it has ended. All but `take` and `quiet` may be called from any thread and return at once.
+
+    Of what a process had in hand when it ended, most only waited: suspects run side by side, each counted when it
+    begins. Those that had begun so when a process ended, `alone_from` times or more, run with no other suspect, so that
+    it is known which one does it; until their outcome is written, or until they have lived for long enough.
     """
 
-    def __init__(self, runtime: Runtime, agenda: Agenda, *, hot_capacity: int, cold_capacity: int) -> None:
+    def __init__(
+        self, runtime: Runtime, agenda: Agenda, *, hot_capacity: int, cold_capacity: int, alone_from: int = 1
+    ) -> None:
         self._agenda = agenda
         self._hot: deque[T] = deque()
         self._cold: deque[T] = deque()
@@ -43,7 +57,10 @@ class Lanes(Generic[T]):
         self._cold_capacity = cold_capacity
         self._reserved = 0
         self._hot_streak = 0
-        self._suspect_runs = False
+        self._alone_from = alone_from
+        # Suspects that run: those that others wait for, and those that have lived for long enough.
+        self._at_work: list[T] = []
+        self._lived: list[T] = []
         # Keys of which an item waits in a lane or runs, each with the items that come after that one.
         self._followers: dict[OrderKey, deque[T]] = {}
         self._following = 0
@@ -113,13 +130,13 @@ class Lanes(Generic[T]):
             item = self._hot.popleft()
         else:
             self._hot_streak = 0
-            if self._suspects and not self._suspect_runs:
-                self._suspect_runs = True
+            if self._suspects and self._is_turn_of(self._suspects[0]):
                 item = self._suspects.popleft()
+                self._at_work.append(item)
             elif self._cold:
                 item = self._cold.popleft()
             else:
-                # Suspects may still wait for the one that runs; the worker that ends it takes the next.
+                # Suspects may still wait for those that run; the worker that ends the last takes the next.
                 return (None,) if self._is_closed else ()
             if self._room_wanted:
                 self._tell_room()
@@ -127,7 +144,25 @@ class Lanes(Generic[T]):
         return (item,)
 
     def _has_cold(self) -> bool:
-        return bool(self._cold) or bool(self._suspects and not self._suspect_runs)
+        return bool(self._cold) or bool(self._suspects and self._is_turn_of(self._suspects[0]))
+
+    def _is_turn_of(self, suspect: T) -> bool:
+        return not self._at_work or all(item.abandoned < self._alone_from for item in (suspect, *self._at_work))
+
+    def let_pass(self, before: float) -> None:
+        """Suspects that were started before that live, and may do so for ever: the next ones begin beside them."""
+        with self._monitor:
+            self._lived += [item for item in self._at_work if item.began_at <= before]
+            self._at_work = [item for item in self._at_work if item.began_at > before]
+            self._monitor.notify(len(self._suspects))
+
+    def lived_beside(self, suspect: T) -> list[T]:
+        """Suspects beside which one begins that runs alone but for them; each is told once."""
+        if suspect.abandoned < self._alone_from:
+            return []
+        with self._monitor:
+            lived, self._lived = self._lived, []
+            return lived
 
     def finished(self, item: T, *, goes_on: bool = True) -> list[T]:
         """A taken item has left its worker, and the next one of its key may run; or else all of them leave, and are
@@ -147,9 +182,11 @@ class Lanes(Generic[T]):
                     leaving = list(followers)
                     if self._room_wanted:
                         self._tell_room()
-            if item.is_suspect:
-                self._suspect_runs = False
-                self._monitor.notify()
+            if item in self._at_work:
+                self._at_work.remove(item)
+                self._monitor.notify(len(self._suspects))
+            elif item in self._lived:
+                self._lived.remove(item)
         if self._watched:
             self._tell_watchers()
         return leaving

@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -15,6 +15,9 @@ from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.order import OrderKey
 from aftercommit.ports import EventStore, Runtime
 from aftercommit.service import Repeating
+
+if TYPE_CHECKING:
+    from aftercommit.delivery.lanes import Lanes
 
 log = logging.getLogger("aftercommit.keeper")
 
@@ -32,8 +35,18 @@ class Holding(msgspec.Struct, eq=False):
     order_key: OrderKey | None = None
     is_suspect: bool = False
     is_running: bool = False
+    #: When its handler was called, on the runtime's clock.
+    began_at: float = float("inf")
+    #: Others have had the row since it came into memory, and may have replayed it: whatever began before knows nothing
+    #: of that, and must not settle it.
+    is_overtaken: bool = False
     #: It has an outcome, which is written or will be; there is no second one.
     is_reported: bool = False
+
+    @property
+    def abandoned(self) -> int:
+        """Deliveries that began as a suspect and never reported."""
+        return self.claimed.abandoned if self.claimed else 0
 
     def __str__(self) -> str:
         key = self.lease.key
@@ -70,6 +83,9 @@ class Held:
                     if key is not None:
                         self._keys[key] += 1
                 elif lease.epoch > held.lease.epoch:  # of two claims the later one stands on the row
+                    if lease.epoch > held.lease.epoch + 1:  # which a claim raises by one
+                        held.is_overtaken = True
+                        held.is_suspect = held.is_suspect or claimed.is_suspect
                     held.lease = lease
         return admitted
 
@@ -103,9 +119,11 @@ class Held:
             return frozenset(self._keys)
 
     def expiring(self, before: float) -> list[Lease]:
-        """The leases whose deadline comes before that."""
+        """The leases whose deadline comes before that. Nobody delivers under those of overtaken rows; let others."""
         with self._lock:
-            return [held.lease for held in self._rows.values() if held.lease.deadline < before]
+            return [
+                held.lease for held in self._rows.values() if held.lease.deadline < before and not held.is_overtaken
+            ]
 
     def renew(self, leases: Iterable[Lease], renewed: Collection[RowKey], deadline: float) -> None:
         """Move the deadline of what was renewed; what was not may be started no more."""
@@ -127,16 +145,20 @@ class Held:
 
 class Keeper(Repeating):
     """Renews at a third of the lease what has been held for more than a sixth of it, and takes back the right to start
-    what it could not renew."""
+    what it could not renew. A suspect that it has kept alive for a lease's time stands in no other's way any more."""
 
-    def __init__(self, runtime: Runtime, store: EventStore, held: Held, *, lock_timeout: timedelta) -> None:
+    def __init__(
+        self, runtime: Runtime, store: EventStore, held: Held, lanes: Lanes[Holding], *, lock_timeout: timedelta
+    ) -> None:
         super().__init__(runtime, "aftercommit-keeper", lock_timeout / 3)
         self._store = store
         self._held = held
+        self._lanes = lanes
         self._lock_timeout = lock_timeout
 
     async def work(self) -> None:
         """One round over everything that is held."""
+        self._lanes.let_pass(self.runtime.clock() - self._lock_timeout.total_seconds())
         fresh = deadline_of(self.runtime.clock(), self._lock_timeout) - self.interval / 2
         leases = self._held.expiring(fresh)
         for start in range(0, len(leases), _RENEWED_AT_ONCE):

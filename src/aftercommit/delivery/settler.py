@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -95,11 +96,13 @@ class Settler(Service):
         for holding in holdings:
             self.add(holding, RELEASE)
 
-    def let_go(self, holding: Holding) -> None:
-        """Forget a row that is another's by now; nothing is written of it."""
-        free, _ = self._held.let_go([(holding, holding.lease.epoch)])
+    def let_go(self, holding: Holding, epoch: int) -> None:
+        """Forget a row whose lease under that epoch is another's by now; nothing is written of it. One that was claimed
+        anew meanwhile is given back."""
+        free, claimed_anew = self._held.let_go([(holding, epoch)])
         if free:
             self._agenda.freed(free)
+        self.release(claimed_anew)
 
     async def answered(self, entry: Unsettled) -> None:
         """Wait until this one is written or refused. An unreachable store raises only where no service would go on."""
@@ -285,10 +288,13 @@ def _settlements(group: Iterable[Unsettled]) -> list[Settlement]:
     """What the store is asked to write, each outcome under the lease that stands now."""
     settlements = []
     for entry in group:
-        lease = entry.holding.lease
-        if entry.is_ambiguous and lease.epoch != entry.epoch and not isinstance(entry.outcome, Done):
+        holding, lease = entry.holding, entry.holding.lease
+        is_claimed_anew = entry.is_ambiguous and lease.epoch != entry.epoch
+        if holding.is_overtaken or (is_claimed_anew and not isinstance(entry.outcome, Done)):
             # It may be written, and the row was claimed anew: a failure must not count twice, nor end a replayed event.
             entry.outcome = RELEASE
+        if holding.is_suspect and isinstance(entry.outcome, Release):
+            entry.outcome = replace(entry.outcome, is_suspect=True)
         entry.epoch = lease.epoch
         settlements.append(Settlement(lease, entry.outcome))
     return settlements

@@ -98,7 +98,7 @@ class OutboxDispatcher:
             return True
         if not self.lanes.offer(admitted):
             for holding in admitted:
-                self._settler.let_go(holding)
+                self._settler.let_go(holding, holding.lease.epoch)
             return False
         self._enqueued("cold_enqueued", len(admitted))
         return True
@@ -146,7 +146,8 @@ class OutboxDispatcher:
         claimed, key = holding.claimed, holding.order_key
         if claimed is None:
             raise ValueError(f"{holding} cannot be decoded, and such a row is never offered")
-        if self._runtime.clock() >= holding.lease.deadline or (key is not None and not self._ownership.has(key)):
+        is_late = self._runtime.clock() >= holding.lease.deadline
+        if is_late or holding.is_overtaken or (key is not None and not self._ownership.has(key)):
             log.debug("%s waited in memory past its lease and is left to the table", holding)
             self._settler.add(holding, RELEASE)
             return False
@@ -155,9 +156,9 @@ class OutboxDispatcher:
         if self._is_giving_up:
             self._settler.add(holding, RELEASE)
             return False
-        holding.is_running = True
+        holding.is_running, holding.began_at = True, self._runtime.clock()
         if self._meter.exports:
-            self._meter.record("dispatch_latency_ms", (self._runtime.clock() - holding.since) * 1000)
+            self._meter.record("dispatch_latency_ms", (holding.began_at - holding.since) * 1000)
         outcome = await self._delivery.deliver(claimed)
         holding.is_running = False
         entry = self._settler.add(holding, outcome)
@@ -169,14 +170,19 @@ class OutboxDispatcher:
 
     async def _may_start_suspect(self, holding: Holding) -> bool:
         """Counted in the table before it starts. The answer may take long, so all is asked again after it; one that is
-        not started then has killed nobody, and its mark is taken back."""
-        if not await self._store.mark_suspect(holding.lease):
-            self._settler.let_go(holding)
+        not started then has killed nobody, and its mark is taken back. So is the mark of one that has lived for a
+        lease's time and runs on: when the process ends now, the other did it."""
+        for lived in self.lanes.lived_beside(holding):
+            if not lived.is_overtaken:
+                await self._store.mark_suspect(lived.lease, -1)
+        lease = holding.lease
+        if not await self._store.mark_suspect(lease):
+            self._settler.let_go(holding, lease.epoch)
             self._meter.count("lease_lost")
             return False
         key, is_late = holding.order_key, self._runtime.clock() >= holding.lease.deadline
         if self._is_giving_up or is_late or (key is not None and not self._ownership.has(key)):
-            self._settler.add(holding, Release(was_started=True))
+            self._settler.add(holding, Release(was_marked=True))
             return False
         return True
 

@@ -106,11 +106,15 @@ class Dead:
 class Release:
     """Give the lease back and change nothing else: the event was not started, or was interrupted by close().
 
-    An interrupted delivery has reported: it did not kill its process.
+    An interrupted delivery has reported: it did not kill its process. A suspect that was not started has not, and stays
+    one for whoever claims it next.
     """
 
     was_started: bool = False
     done_handlers: tuple[str, ...] = ()
+    is_suspect: bool = False
+    #: A suspect was counted as begun and did not begin: this one count is taken back.
+    was_marked: bool = False
 
 
 Outcome = Done | Retry | Defer | Dead | Release

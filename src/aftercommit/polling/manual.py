@@ -90,7 +90,9 @@ class ManualDelivery:
         )
 
     async def _drain_here(self, until: float | None) -> bool:
-        keeper = Keeper(self._runtime, self._store, self._held, lock_timeout=self._config.lock_timeout)
+        keeper = Keeper(
+            self._runtime, self._store, self._held, self._dispatcher.lanes, lock_timeout=self._config.lock_timeout
+        )
         keeper.start()
         try:
             self._poller.look_everywhere()

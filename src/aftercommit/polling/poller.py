@@ -134,12 +134,13 @@ class OutboxPoller(Service):
         return await self._look.claim(limit)
 
     def deliverable(self, claim: Claim) -> list[list[Claimed]]:
-        """What of a claim may be delivered: events of one key together, in their order, any other event alone. The rest
-        is settled as dead at once, and what that blocks is given back."""
+        """What of a claim may be delivered: events of one key together, in their order, any other event alone; what may
+        end this process comes last. The rest is settled as dead at once, and what that blocks is given back."""
         runs: dict[OrderKey | RowKey, list[Row]] = {}
         for row in claim.rows:
             runs.setdefault(row.order_key or row.lease.key, []).append(row)
-        return [good for run in runs.values() if (good := self._living(run))]
+        living = [good for run in runs.values() if (good := self._living(run))]
+        return sorted(living, key=lambda run: run[0].abandoned)
 
     def _living(self, run: list[Row]) -> list[Claimed]:
         good: list[Claimed] = []

@@ -152,8 +152,8 @@ class EventStore(Protocol):
     async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:
         """Prolong leases from now on. Returns the rows that were renewed."""
 
-    async def mark_suspect(self, lease: Lease) -> bool:
-        """Count one more delivery that begins as a suspect. False when the lease is lost."""
+    async def mark_suspect(self, lease: Lease, count: int = 1) -> bool:
+        """Count one more delivery that begins as a suspect; or, by -1, take it back. False when the lease is lost."""
 
     def is_row_fault(self, error: Exception) -> bool:
         """Whether a failed `settle` should be tried again row by row (a data error, a lock wait)."""

@@ -217,6 +217,9 @@ class FencingContract(StoreHooks):
             assert self.row()["abandoned"] == count
             assert await store.mark_suspect(lease) is True
             assert self.row()["abandoned"] == count + 1
+            assert await store.mark_suspect(lease, -1) is True
+            assert self.row()["abandoned"] == count
+            assert await store.mark_suspect(lease) is True
             assert (self.row()["lease_epoch"], self.row()["locked_by"]) == (lease.epoch, "alice")
 
     @pytest.mark.parametrize(

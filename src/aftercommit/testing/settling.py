@@ -111,6 +111,24 @@ class SettlingContract(StoreHooks):
             assert self.row()["abandoned"] == abandoned
 
     @played
+    async def test_a_suspect_that_was_given_back_unstarted_stays_one(self) -> None:
+        """Promise 4a: free for anybody at once, also for who gave it back, and with what was counted before."""
+        store = await self.opened()
+        await insert(store, event())
+        await take(store, "gone")
+        self.expire()
+        for marked, abandoned in ((False, 0), (True, 0), (False, 2), (True, 2)):
+            taken = await take_one(store, "alice")
+            assert taken.is_suspect
+            self.change(abandoned=abandoned)
+            if marked:
+                assert await store.mark_suspect(taken.lease)
+            assert await settle(store, taken.lease, Release(is_suspect=True, was_marked=marked))
+            assert self.row()["abandoned"] == abandoned
+            assert not await store.renew([taken.lease], MINUTE), "it is nobody's"
+        assert (await take_one(store, "bob")).is_suspect
+
+    @played
     async def test_release_changes_the_lease_alone(self) -> None:
         """Free for anybody at once, under a new epoch."""
         store = await self.opened()

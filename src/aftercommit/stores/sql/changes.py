@@ -102,8 +102,10 @@ class ByStatement:
                     statement, delay = sql["defer"], to_micros(after)
                 case Dead(error, is_counted, done):
                     statement, counted = sql["dead"], int(is_counted)
-                case Release(was_started, done):
-                    statement, counted = sql["release"], int(was_started)
+                case Release(was_started, done, is_suspect, was_marked):
+                    # An unstarted suspect gets an owner whose id is empty, as nobody's is, and is taken over from him.
+                    statement = sql["release"]
+                    counted = 1 if was_started else -2 if was_marked else -int(is_suspect)
             handlers = as_group(done) if done else None
             row = (*lease.key, lease.owner, lease.epoch, delay, error, counted, handlers)
             groups.setdefault(statement, []).append(row)

@@ -101,9 +101,9 @@ HELD_COLUMNS: Final = ("event_id", "handler_id", "owner", "epoch", "delay", "err
 HeldRow = tuple[str, str, str, int, int | None, str | None, int, str | None]
 
 
-def held_row(lease: Lease) -> HeldRow:
+def held_row(lease: Lease, counted: int = 0) -> HeldRow:
     """Of a lease alone, without an outcome."""
-    return (*lease.key, lease.owner, lease.epoch, None, None, 0, None)
+    return (*lease.key, lease.owner, lease.epoch, None, None, counted, None)
 
 
 def as_group(values: Sequence[object]) -> str:

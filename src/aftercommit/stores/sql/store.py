@@ -222,9 +222,9 @@ class SqlStore:
             return ()
         return await self._changes.renew([held_row(lease) for lease in leases], to_micros(lock_timeout))
 
-    async def mark_suspect(self, lease: Lease) -> bool:
+    async def mark_suspect(self, lease: Lease, count: int = 1) -> bool:
         statement = self._sql["mark_suspect"]
-        values = statement.values(self.dialect.group([held_row(lease)], statement.names))
+        values = statement.values(self.dialect.group([held_row(lease, count)], statement.names))
         return bool(await self.executor.execute(statement.sql, values))
 
     async def surviving(self, tx: Tx, keys: Sequence[RowKey]) -> Collection[RowKey]:

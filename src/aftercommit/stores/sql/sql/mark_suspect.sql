@@ -1,4 +1,4 @@
--- One more delivery begins that may kill its process. Changes nothing unless the lease still stands.
+-- One more delivery begins that may kill its process, or one less is to blame. Nothing unless the lease still stands.
 UPDATE {held_rows}
-SET abandoned = abandoned + 1
+SET abandoned = abandoned + held.counted
 {if_held}
