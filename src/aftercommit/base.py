@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ from aftercommit.delivery.agenda import EVERYWHERE, FIRST_LOOK
 from aftercommit.engine import Engine, Health
 from aftercommit.errors import ColourMismatch, InvalidOption, NotInTransaction, UnsupportedTransaction
 from aftercommit.events.durations import Duration, duration
+from aftercommit.events.log import Log
 from aftercommit.events.payloads import PayloadTypes
 from aftercommit.handlers.bus import Bus
 from aftercommit.handlers.handler import Fallback
@@ -33,7 +33,7 @@ from aftercommit.writing.compose import Composer
 if TYPE_CHECKING:
     from aftercommit.transactions.sqlalchemy_edge import SqlAlchemyEdge
 
-log = logging.getLogger("aftercommit.outbox")
+log = Log("aftercommit.outbox")
 
 Step = TypeVar("Step", bound=Callable[[Any], Any])
 

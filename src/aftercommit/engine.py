@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from os import getpid
 from platform import node
@@ -20,6 +19,7 @@ from aftercommit.delivery.settler import Settler
 from aftercommit.delivery.worker import HotPathway, OutboxDispatcher
 from aftercommit.errors import InvalidOption
 from aftercommit.events.claims import Backlog
+from aftercommit.events.log import Log
 from aftercommit.events.order import BlockedKey, Cluster, Instance
 from aftercommit.handlers.routing import Router
 from aftercommit.meter import Meter
@@ -34,7 +34,7 @@ from aftercommit.ports import EventStore, Runtime
 from aftercommit.service import Service
 from aftercommit.writing.writer import OutboxWriter
 
-log = logging.getLogger("aftercommit.engine")
+log = Log("aftercommit.engine")
 
 _BLOCKED_AT_MOST: Final = 100
 

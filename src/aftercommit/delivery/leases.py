@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
@@ -12,11 +11,12 @@ import msgspec
 
 from aftercommit.events.claims import Claimed, Lease, RowKey, Undecodable, deadline_of
 from aftercommit.events.durations import Duration, seconds_of
+from aftercommit.events.log import Log
 from aftercommit.events.order import OrderKey
 from aftercommit.ports import EventStore, Runtime
 from aftercommit.service import Repeating
 
-log = logging.getLogger("aftercommit.keeper")
+log = Log("aftercommit.keeper")
 
 _RENEWED_AT_ONCE: Final = 500
 

@@ -3,7 +3,6 @@ the short way from a commit to a worker."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -17,6 +16,7 @@ from aftercommit.delivery.ownership import Ownership
 from aftercommit.delivery.settler import Settler
 from aftercommit.events.claims import Claimed
 from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.log import Log
 from aftercommit.events.order import OrderKey
 from aftercommit.events.outcome import RELEASE, Release
 from aftercommit.events.redact import traceback_text
@@ -24,7 +24,7 @@ from aftercommit.handlers.routing import Router
 from aftercommit.meter import Meter
 from aftercommit.ports import EventStore, Runtime, Task
 
-log = logging.getLogger("aftercommit.dispatcher")
+log = Log("aftercommit.dispatcher")
 
 #: Seconds that a cancelled async handler gets for its clean-up, after the drain.
 LAST_CHANCE = 1.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -10,12 +9,13 @@ from typing import Any, Final, NoReturn
 
 from aftercommit.errors import NotAwaited, NotInTransaction, TransactionEnded, UnsupportedTransaction
 from aftercommit.events.claims import QueryResult
+from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
 from aftercommit.ports import Callback, EventStore, OpenTransaction, Runtime, WrittenRows
 from aftercommit.runtime.process import here
 from aftercommit.transactions.pending import PendingWrite
 
-log = logging.getLogger("aftercommit.transactions")
+log = Log("aftercommit.transactions")
 
 #: The transactions that are open around the running code, innermost last.
 _open: Final[ContextVar[tuple[OwnedTransaction, ...]]] = ContextVar("aftercommit_transactions", default=())
