@@ -200,10 +200,8 @@ class OutboxDispatcher:
         self._workers = []
 
     async def _give_up(self) -> None:
-        """The time is over: waiting events go back, async handlers are cancelled, sync ones are named."""
-        self._is_giving_up = True
-        self._settler.release(self.lanes.clear())
-        self._runtime.interrupt()
+        """The time is over: who does not end now is named."""
+        self.hurry()
         if await self.lanes.quiet(LAST_CHANCE):
             return
         for holding in self._held.running():
@@ -211,6 +209,12 @@ class OutboxDispatcher:
                 "%s still runs after close(); its lease stays until it expires and the event is then delivered again",
                 holding,
             )
+
+    def hurry(self) -> None:
+        """Waiting events go back, and async handlers are cancelled; nobody can end a sync one."""
+        self._is_giving_up = True
+        self._settler.release(self.lanes.clear())
+        self._runtime.interrupt()
 
 
 class HotPathway:

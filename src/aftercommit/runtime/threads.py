@@ -152,7 +152,7 @@ class ThreadRuntime:
         if self._portal is not None:
             self._portal.interrupt()
 
-    async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
+    async def shielded(self, work: Coroutine[Any, Any, T], hurry: Callable[[], None] | None = None) -> T:
         return await work
 
     async def close(self) -> None:
