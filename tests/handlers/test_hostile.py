@@ -61,13 +61,8 @@ def test_destinations_that_differ_in_their_password_alone_are_two(world: World) 
     async def scenario() -> None:
         outbox = world.outbox()
         for number in (1, 2):
-            declare(
-                outbox,
-                lambda each: each,
-                raiser(Unavailable(f"https://shop:{number}@host", "1h")),
-                f"{number}",
-                id=f"h{number}",
-            )
+            away = Unavailable(f"https://shop:{number}@host", "1h")
+            outbox.handler(f"{number}", id=f"h{number}")(raiser(away))
         await write(outbox, "1", "2")
         await outbox.drain()
         assert (await outbox.stats()).unavailable == ("https://shop:***@host",) * 2
@@ -75,14 +70,12 @@ def test_destinations_that_differ_in_their_password_alone_are_two(world: World) 
     world.run(scenario)
 
 
-def test_the_reason_of_a_discard_is_logged_without_its_secrets(
-    world: World, colour: Colouring, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_reason_of_a_discard_is_logged_without_its_secrets(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 
     async def scenario() -> None:
         outbox = world.outbox()
-        declare(outbox, colour, raiser(Discard(f"{ADDRESS} refuses token=geheim")))
+        outbox.register("A", raiser(Discard(f"{ADDRESS} refuses token=geheim")))
         await write(outbox, "A")
         await outbox.drain()
         assert world.statuses() == [EventStatus.DONE]
@@ -126,6 +119,19 @@ def test_an_error_whose_text_ends_programs_is_a_failed_attempt(
     world.run(scenario)
 
 
+def test_a_retry_policy_that_asks_for_such_a_text_breaks_nothing(world: World) -> None:
+    async def scenario() -> None:
+        outbox = world.outbox(worker_count=1, max_attempts=2)
+        policy = Fixed("1ms", retry_on=[lambda error: "timeout" in str(error)])
+        outbox.handler("A", id="h", retry=policy)(raiser(Unprintable(SystemExit)))
+        async with outbox:
+            await write(outbox, "A")
+            await world.until_settled(1, EventStatus.DEAD)
+        assert world.rows()[0]["attempts"] == 2
+
+    world.run(scenario)
+
+
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
 def test_a_reason_whose_text_ends_programs_is_as_good_as_any(
     world: World, kind: type[BaseException], caplog: pytest.LogCaptureFixture
@@ -134,7 +140,7 @@ def test_a_reason_whose_text_ends_programs_is_as_good_as_any(
 
     async def scenario() -> None:
         outbox = world.outbox(worker_count=1)
-        declare(outbox, lambda each: each, raiser(Discard(Unprintable(kind))))  # type: ignore[arg-type]
+        outbox.register("A", raiser(Discard(Unprintable(kind))))  # type: ignore[arg-type]
         async with outbox:
             await write(outbox, "A", "A")
             await world.until_settled(2)
@@ -205,7 +211,7 @@ def test_logging_that_raises_is_said_where_logging_says_its_own_failures(
 ) -> None:
     async def scenario() -> None:
         outbox = world.outbox(max_attempts=1)
-        declare(outbox, lambda each: each, raiser(ValueError("deliberate")))
+        outbox.register("A", raiser(ValueError("deliberate")))
         await write(outbox, "A")
         await outbox.drain()
         assert world.statuses() == [EventStatus.DEAD]
@@ -234,7 +240,7 @@ def renamed() -> Unavailable:
 
 
 @pytest.mark.parametrize("make", [lambda: Unavailable(["shop"]), lambda: Unavailable(7), Nameless, renamed])  # type: ignore[arg-type]
-def test_a_destination_that_is_no_text_is_a_mistake_of_the_handler(world: World, colour: Colouring, make: Any) -> None:
+def test_a_destination_that_is_no_text_is_a_mistake_of_the_handler(world: World, make: Any) -> None:
     async def scenario() -> None:
         calls, outbox = Collector(), world.outbox(max_attempts=2, retry_policy=Fixed("1ms"))
 
@@ -242,7 +248,7 @@ def test_a_destination_that_is_no_text_is_a_mistake_of_the_handler(world: World,
             calls.add(event)
             raise make()
 
-        declare(outbox, colour, handler)
+        outbox.register("A", handler)
         async with outbox:
             await write(outbox, "A")
             await world.until_settled(1, EventStatus.DEAD)

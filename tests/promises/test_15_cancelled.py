@@ -158,15 +158,20 @@ def on_a_loop(tmp_path: Path) -> World:
     return World("asyncio", tmp_path)
 
 
-async def hanging(world: World, **options: Any) -> Any:
-    """An outbox that has started, and a handler that hangs in it."""
+async def hanging(world: World, release: Signal | None = None, **options: Any) -> Any:
+    """An outbox that has started, and a handler that hangs in it; a sync one until the release."""
     outbox, entered = world.outbox(**{"drain_timeout": "1h", "lock_timeout": "60s", **options}), Signal()
 
     async def hangs(event: Any) -> None:
         entered.set()
         await asyncio.Event().wait()
 
-    outbox.register("A", hangs)
+    def blocks(event: Any) -> None:
+        entered.set()
+        assert release is not None
+        release.wait_here()
+
+    outbox.register("A", hangs if release is None else blocks)
     await outbox.start()
     await write(outbox, "A", "A")
     await entered.wait()
@@ -182,6 +187,19 @@ def test_promise_15_clean_stop_a_cancelled_close_makes_haste(on_a_loop: World) -
             await asyncio.wait_for(outbox.close(), 0.01)
         await nothing_is_left(on_a_loop)
         assert [(row["status"], row["attempts"]) for row in on_a_loop.rows()] == [(0, 0)] * 2
+
+    on_a_loop.run(scenario)
+
+
+def test_promise_15_clean_stop_a_cancelled_close_leaves_a_sync_handler_its_lease(on_a_loop: World) -> None:
+    async def scenario() -> None:
+        release = Signal()
+        outbox = await hanging(on_a_loop, release, worker_count=1)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(outbox.close(), 0.01)
+        assert [row["locked_by"] is None for row in on_a_loop.rows()] == [False, True]
+        release.set()
+        await until(lambda: ours() == set())
 
     on_a_loop.run(scenario)
 

@@ -99,7 +99,7 @@ class Delivery:
             return await run(claimed, routes[0])
         except UnroutableEvent as error:
             return self._unknown(claimed, error)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # A registry or a predicate of the user's own, or what a handler has raised makes no sense (a destination
             # that is no text). Given back uncounted, it would come again for ever.
             outcome = self.chain.judge(claimed, None, Raised(error))

@@ -191,7 +191,8 @@ class OutboxDispatcher:
     async def close(self, drain_timeout: timedelta) -> None:
         """Take nothing new, finish what waits within the time, give back the rest."""
         self.lanes.close()
-        if self._workers and not await self.lanes.quiet(drain_timeout.total_seconds()):
+        limit = drain_timeout.total_seconds()
+        if self._workers and not await self.lanes.quiet(limit, or_else=lambda: self._is_giving_up):
             await self._give_up()
         self._settler.release(self.lanes.clear())
         self._settler.let_all_pass()
@@ -211,7 +212,7 @@ class OutboxDispatcher:
             )
 
     def hurry(self) -> None:
-        """Waiting events go back, and async handlers are cancelled; nobody can end a sync one."""
+        """The drain is over: waiting events go back, and async handlers are cancelled; nobody can end a sync one."""
         self._is_giving_up = True
         self._settler.release(self.lanes.clear())
         self._runtime.interrupt()

@@ -114,7 +114,7 @@ class AsyncioRuntime:
         self._threads = HandlerThreads(thread_count)
         self._running: set[asyncio.Task[Result]] = set()
         self._interrupted: set[asyncio.Task[Result]] = set()
-        #: Who waits for a shielded task.
+        #: Who waits for a shielded task that may be hurried.
         self._behind: dict[asyncio.Task[Any] | None, asyncio.Task[Any] | None] = {}
 
     def identity(self) -> object:
@@ -186,8 +186,9 @@ class AsyncioRuntime:
 
     async def shielded(self, work: Coroutine[Any, Any, T], hurry: Callable[[], None] | None = None) -> T:
         task = self._loop.create_task(work)
-        self._behind[task] = asyncio.current_task()
-        task.add_done_callback(self._behind.pop)
+        if hurry is not None:
+            self._behind[task] = asyncio.current_task()
+            task.add_done_callback(self._behind.pop)
         cancelled: asyncio.CancelledError | None = None
         while not task.done():
             try:
