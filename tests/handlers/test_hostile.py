@@ -122,7 +122,7 @@ def test_an_error_whose_text_ends_programs_is_a_failed_attempt(
 def test_a_retry_policy_that_asks_for_such_a_text_breaks_nothing(world: World) -> None:
     async def scenario() -> None:
         outbox = world.outbox(worker_count=1, max_attempts=2)
-        policy = Fixed("1ms", retry_on=[lambda error: "timeout" in str(error)])
+        policy = Fixed("1ms", retry_on=lambda error: "timeout" in str(error))
         outbox.handler("A", id="h", retry=policy)(raiser(Unprintable(SystemExit)))
         async with outbox:
             await write(outbox, "A")
