@@ -146,18 +146,16 @@ class AsyncOutbox(OutboxBase):
         self._leave_other_loops()
         if not self.is_started:
             engine = self._engine = self._new_engine()
-            await engine.start()
+            await self._begin(engine)
         return self
 
     async def close(self) -> None:
-        """Stop delivering, within drain_timeout, and give up connections. Again is fine."""
+        """Stop delivering, within drain_timeout, and give up connections. Again is fine.
+
+        Cancelled, it makes haste: handlers are interrupted, and the cancellation comes when all has ended.
+        """
         self._leave_other_loops()
-        engine, self._engine = self._engine, None
-        try:
-            if engine is not None:
-                await engine.stop()
-        finally:
-            await self._store.close()
+        await self._close(self._engine)
 
     async def __aenter__(self) -> Self:
         return await self.start()

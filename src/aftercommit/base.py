@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -12,9 +11,10 @@ from weakref import WeakSet
 
 from aftercommit.config import OutboxConfig, OutboxOptions, configure
 from aftercommit.delivery.agenda import EVERYWHERE, FIRST_LOOK
-from aftercommit.engine import Engine, Health
+from aftercommit.engine import Ending, Engine, Health
 from aftercommit.errors import ColourMismatch, InvalidOption, NotInTransaction, UnsupportedTransaction
 from aftercommit.events.durations import Duration, duration
+from aftercommit.events.log import Log
 from aftercommit.events.payloads import PayloadTypes
 from aftercommit.handlers.bus import Bus
 from aftercommit.handlers.handler import Fallback
@@ -33,7 +33,7 @@ from aftercommit.writing.compose import Composer
 if TYPE_CHECKING:
     from aftercommit.transactions.sqlalchemy_edge import SqlAlchemyEdge
 
-log = logging.getLogger("aftercommit.outbox")
+log = Log("aftercommit.outbox")
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -108,6 +108,7 @@ class OutboxBase(HandlerSet, ABC):
             handlers_for=self._router.handlers_for,
         )
         self._engine: Engine | None = None
+        self._ending = Ending(self._store)
         self._resumes = False
         self._life = ThreadRuntime().lock()
         _living.add(self)
@@ -204,6 +205,26 @@ class OutboxBase(HandlerSet, ABC):
             )
         return Engine(self._runtime(), self._store, self._router, self.config)
 
+    async def _begin(self, engine: Engine) -> None:
+        """Start it whole, or leave nothing of it: an error, a cancellation or a close() may come between."""
+        try:
+            if self._ending:  # the close() of an earlier start was broken off
+                await self._close(None)
+            await engine.start()
+        except BaseException:
+            await self._close(engine)
+            raise
+        if not engine.is_started:
+            await self._close(engine)
+
+    async def _close(self, engine: Engine | None) -> None:
+        runtime = self._runtime() if engine is None else engine.runtime
+        if engine is not None:
+            self._ending.add(engine)
+        if self._engine is engine:
+            self._engine = None
+        await self._ending.end(runtime)
+
     def _context(self, tx: Any) -> TxContext:
         """The transaction that a write belongs to."""
         if tx is None:
@@ -281,6 +302,7 @@ class OutboxBase(HandlerSet, ABC):
         """Nothing of the parent's may be used in a child: its threads are not here, its connections are its own."""
         self._resumes = (self._resumes or self.is_started) and self._colour is Colour.BLOCKING
         self._engine = None
+        self._ending = Ending(self._store)
         self._life = ThreadRuntime().lock()  # a thread of the parent may have held the other one
         self._store.abandon()
 

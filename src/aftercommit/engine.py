@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from os import getpid
 from platform import node
@@ -21,6 +20,7 @@ from aftercommit.delivery.wakeups import Announcer, WakeupListener
 from aftercommit.delivery.worker import HotPathway, OutboxDispatcher
 from aftercommit.errors import InvalidOption
 from aftercommit.events.claims import Backlog
+from aftercommit.events.log import Log
 from aftercommit.events.order import BlockedKey, Cluster, Instance
 from aftercommit.handlers.routing import Router
 from aftercommit.meter import Meter
@@ -34,7 +34,7 @@ from aftercommit.ports import EventStore, Runtime
 from aftercommit.service import Service
 from aftercommit.writing.writer import OutboxWriter
 
-log = logging.getLogger("aftercommit.engine")
+log = Log("aftercommit.engine")
 
 _BLOCKED_AT_MOST: Final = 100
 
@@ -262,3 +262,34 @@ class Engine:
         if self.poller in self._optional_services() and idle > limit:
             problems.append(f"the poller has not come round for {idle:.0f} s")
         return Health(not problems, tuple(problems))
+
+
+class Ending:
+    """Engines that were closed and have not ended yet: a close() is under way, or was broken off."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+        self._engines: set[Engine] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._engines)
+
+    def add(self, engine: Engine) -> None:
+        self._engines.add(engine)
+
+    async def end(self, runtime: Runtime) -> None:
+        """To the end although the caller is cancelled; what breaks it off all the same, the next call goes on with."""
+        await runtime.shielded(self._end(), self._hurry)
+
+    async def _end(self) -> None:
+        try:
+            for engine in tuple(self._engines):
+                if engine.runtime.is_here():
+                    await engine.stop()
+                self._engines.discard(engine)
+        finally:
+            await self._store.close()
+
+    def _hurry(self) -> None:
+        for engine in self._engines:
+            engine.dispatcher.hurry()

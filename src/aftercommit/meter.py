@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable
 
+from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
 from aftercommit.hooks import MetricsExporter
 from aftercommit.ports import Runtime
 
-log = logging.getLogger("aftercommit.metrics")
+log = Log("aftercommit.metrics")
 
 #: Seconds between two WARNINGs about the same thing.
 QUIET = 10.0

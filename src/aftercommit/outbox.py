@@ -121,7 +121,7 @@ class Outbox(OutboxBase):
             engine.is_started = True
             self._resumes = False
         atexit.register(self._close_at_exit)
-        run(engine.start())
+        run(self._begin(engine))
         return self
 
     def close(self) -> None:
@@ -129,13 +129,9 @@ class Outbox(OutboxBase):
 
         The end of the process does it as well, unless a signal kills it.
         """
+        self._resumes = False
+        run(self._close(self._engine))
         atexit.unregister(self._close_at_exit)
-        engine, self._engine, self._resumes = self._engine, None, False
-        try:
-            if engine is not None:
-                run(engine.stop())
-        finally:
-            run(self._store.close())
 
     def __enter__(self) -> Self:
         return self.start()
@@ -179,7 +175,7 @@ class Outbox(OutboxBase):
 
     def _close_at_exit(self) -> None:
         """A child that never used what its parent had started has nothing to close."""
-        if self.is_started:
+        if self.is_started or self._ending:
             self.close()
 
     def _runtime(self) -> Runtime:
@@ -191,7 +187,7 @@ class Outbox(OutboxBase):
         engine = super()._current()
         if self._resumes:  # forked from a process in which it was started
             self._resumes = False
-            run(engine.start())
+            run(self._begin(engine))
         return engine
 
 

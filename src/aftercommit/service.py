@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from datetime import timedelta
 
+from aftercommit.events.log import Log
 from aftercommit.events.redact import traceback_text
 from aftercommit.ports import Monitor, Runtime, Task
 
-log = logging.getLogger("aftercommit.service")
+log = Log("aftercommit.service")
 
 #: Seconds to wait after the first error of a row of errors; doubled each time, up to the limit.
 FIRST_PAUSE = 0.05

@@ -231,7 +231,7 @@ def test_an_error_is_its_class_and_its_message():
 
 
 class Contrary(str):
-    """A message that looks like a string and cannot be put into one."""
+    """A message that looks like a string and cannot be put into one as it is."""
 
     __slots__ = ()
 
@@ -239,7 +239,7 @@ class Contrary(str):
         raise RuntimeError("no")
 
 
-@pytest.mark.parametrize("text", [RuntimeError("no"), RecursionError(), None, 5, b"x", Contrary("x")], ids=repr)
+@pytest.mark.parametrize("text", [RuntimeError("no"), SystemExit(), KeyboardInterrupt(), None, 5, b"x"], ids=repr)
 def test_an_error_that_cannot_be_printed_keeps_its_class_name(text):
     """F75."""
     assert error_text(error_with(text)) == "Failed: (its message cannot be printed)"
@@ -249,11 +249,12 @@ def test_an_error_that_cannot_be_printed_keeps_its_class_name(text):
     ("text", "stored"),
     [
         ("x" * 5_000_000, "Failed: " + "x" * 3989 + "..."),
+        (Contrary("x"), "Failed: x"),
         ("a\x00b", "Failed: a\\x00b"),
         ("a\ud800b", "Failed: a\\ud800b"),
         ("at redis://u:s3cr3t@h with password='s3cr3t'", "Failed: at redis://u:***@h with password=***"),
     ],
-    ids=["5 MB", "NUL", "surrogate", "secrets"],
+    ids=["5 MB", "str of its own", "NUL", "surrogate", "secrets"],
 )
 def test_any_message_of_an_error_can_be_stored(text, stored):
     """F75."""

@@ -40,6 +40,13 @@ def test_pytest_is_for_the_room_of_tests_alone(source: Path) -> None:
         assert not re.search(r"^\s*(import|from) (_?pytest|aftercommit\.testing)\b", source.read_text(), re.MULTILINE)
 
 
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_all_is_logged_through_the_one_place_that_is_guarded(source: Path) -> None:
+    """What the program's own logging raises must break nothing of ours. The demo shows what is logged."""
+    if source != PACKAGE / "events" / "log.py" and (PACKAGE / "demo") not in source.parents:
+        assert not re.search(r"^\s*(import|from) logging\b", source.read_text(), re.MULTILINE)
+
+
 #: Where a database may be called by its name.
 _KNOWS_DATABASES = (
     "stores/",

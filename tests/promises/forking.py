@@ -18,7 +18,7 @@ from typing import Any
 
 from aftercommit import AsyncOutbox, EventEnvelope, Outbox
 from aftercommit.events import ids
-from tests.promises.forks import CALM, CHILD_PATIENCE, Child, Program, forking_begins
+from tests.promises.forks import CALM, CHILD_PATIENCE, Child, ForkingHandler, Program, forking_begins
 from tests.promises.listener import EVENT, Listener
 from tests.promises.places import world_of
 from tests.promises.sessions import sessions
@@ -361,6 +361,50 @@ def forked_twice(program: Program) -> dict[str, Any]:
         program.at_rest(outbox)
         child = Child(lambda: Child(lambda: (program.write(outbox), outbox.is_started)).said()).said()
     return {"child": child}
+
+
+def forked_inside_a_handler(program: Program) -> dict[str, Any]:
+    """Handlers fork, of either colour, in workers and in the caller's own thread; other events wait in memory then."""
+    ended = {}
+    for colour in ("sync", "async"):
+        for is_started in (True, False):
+            outbox, handler = Outbox(program.world.url, worker_count=1, create_schema=True, **CALM), forker(program)
+            outbox.register(EVENT, handler if colour == "sync" else handler.coloured)
+            if is_started:
+                outbox.start()
+            with outbox.transaction():
+                ids = outbox.write_all(forking_events(program))
+            if not is_started:
+                outbox.drain()
+            program.until_effects(ids)
+            ended[f"{colour}, {is_started=}"] = handler.ends()
+            outbox.close()
+    return {"ended": ended, "pid": os.getpid()}
+
+
+def forked_inside_a_handler_async(program: Program) -> dict[str, Any]:
+    async def main(colour: str) -> dict[str, Any]:
+        outbox, handler = AsyncOutbox(program.world.url, worker_count=1, create_schema=True, **CALM), forker(program)
+        outbox.register(EVENT, handler if colour == "sync" else handler.coloured)
+        async with outbox:
+            async with outbox.transaction():
+                ids = await outbox.write_all(forking_events(program))
+            await asyncio.to_thread(program.until_effects, ids)
+            return await asyncio.to_thread(handler.ends)
+
+    return {"ended": {colour: asyncio.run(main(colour)) for colour in ("sync", "async")}, "pid": os.getpid()}
+
+
+def forker(program: Program) -> ForkingHandler:
+    return ForkingHandler(program.journal)
+
+
+def forking_events(program: Program) -> list[EventEnvelope]:
+    ends = ("returns", "exits", "raises")
+    events = [*(program.event(ends=end) for end in ends), *map(program.event, range(5))]
+    for event in events:
+        program.journal.say("ok", event.event_id)
+    return events
 
 
 def forked_by_multiprocessing(program: Program) -> dict[str, Any]:

@@ -120,3 +120,43 @@ def _said(work: Callable[[], Any]) -> Any:
         return {"returned": work()}
     except BaseException as error:
         return {"raised": type(error).__name__, "trace": traceback.format_exc()}
+
+
+class ForkingHandler:
+    """Forks where an event tells it to. The child returns from the handler, raises or exits, as the event says."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.children: dict[str, int] = {}
+
+    def __call__(self, event: EventEnvelope) -> None:
+        end = json.loads(event.payload_json).get("ends")
+        if end is not None:
+            pid = os.fork()
+            if not pid:
+                if end == "exits":
+                    raise SystemExit(3)
+                if end == "raises":
+                    raise RuntimeError("in the child")
+                return
+            self.children[end] = pid
+        self._journal.say("effect", event.event_id)
+
+    async def coloured(self, event: EventEnvelope) -> None:
+        self(event)
+
+    def ends(self) -> dict[str, int | None]:
+        """How the children have ended; None for one that lives on, and is killed."""
+        return {end: _ended(pid) for end, pid in self.children.items()}
+
+
+def _ended(pid: int) -> int | None:
+    watch = threading.Event()
+    for _ in range(400):
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        watch.wait(0.005)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return None

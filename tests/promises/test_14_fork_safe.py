@@ -157,6 +157,25 @@ def test_promise_14_fork_safe_a_grandchild_of_a_started_outbox_delivers_too(flee
     assert is_started
 
 
+@pytest.mark.parametrize(
+    ("fleet", "program"),
+    [
+        ("sqlite", "forked_inside_a_handler"),
+        ("sqlite", "forked_inside_a_handler_async"),
+        ("postgres", "forked_inside_a_handler"),
+    ],
+    indirect=["fleet"],
+)
+def test_promise_14_fork_safe_a_child_that_returns_from_a_handler_is_no_worker_of_its_parent(
+    fleet: Fleet, program: str
+) -> None:
+    """It ends there: everything that it could go back to is its parent's."""
+    found = forking(fleet, program)
+    assert set(map(str, found["ended"].values())) == {str({"returns": 0, "exits": 3, "raises": 1})}, found
+    assert {line.pid for line in fleet.journal.lines("effect")} == {found["pid"]}
+    each_delivered_once(fleet, 8 * len(found["ended"]))
+
+
 @in_threads
 def test_promise_14_fork_safe_children_of_multiprocessing_work_on_their_own(fleet: Fleet) -> None:
     found = forking(fleet, "forked_by_multiprocessing")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from inspect import isasyncgen, isgenerator
@@ -13,6 +12,7 @@ from aftercommit.errors import HandlerTimeout, InvalidListener
 from aftercommit.events.claims import Claimed
 from aftercommit.events.context import EventMetadata, FailureContext, carried, restore, split
 from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.log import Log
 from aftercommit.events.outcome import Ok, Raised, Result, RetryAfter
 from aftercommit.events.payloads import PayloadTypes
 from aftercommit.events.redact import error_text
@@ -22,7 +22,7 @@ from aftercommit.hooks import EventInterceptor
 from aftercommit.meter import Meter
 from aftercommit.ports import Runtime
 
-log = logging.getLogger("aftercommit.delivery")
+log = Log("aftercommit.delivery")
 
 _NOTHING: Final = Ok()
 

@@ -3,7 +3,6 @@ the row."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from functools import partial
@@ -25,6 +24,7 @@ from aftercommit.delivery.outcomes import (
 from aftercommit.errors import HandlerTimeout, UndecodablePayload, UnroutableEvent
 from aftercommit.events.claims import Claimed, RowKey
 from aftercommit.events.context import StoredError
+from aftercommit.events.log import Log
 from aftercommit.events.names import route_name
 from aftercommit.events.outcome import (
     DONE,
@@ -38,14 +38,14 @@ from aftercommit.events.outcome import (
     RetryAfter,
     Unavailable,
 )
-from aftercommit.events.redact import error_text, traceback_text
+from aftercommit.events.redact import error_text, redact, text_of, traceback_text
 from aftercommit.events.retry import RetryPolicy, limit_of
 from aftercommit.handlers.routing import Route, Router
 from aftercommit.hooks import InFlightTracker
 from aftercommit.meter import Meter
 from aftercommit.ports import Runtime
 
-log = logging.getLogger("aftercommit.delivery")
+log = Log("aftercommit.delivery")
 
 #: When an event that cannot run here now is looked at again.
 LATER: Final = timedelta(seconds=1)
@@ -94,19 +94,18 @@ class Delivery:
     async def _deliver(self, claimed: Claimed) -> Outcome:
         try:
             routes = self.router.routes_of_row(claimed.event, claimed.lease.key.handler_id)
-        except UnroutableEvent as error:
-            return self._unknown(claimed, error)
-        except Exception as error:  # a registry or a predicate of the user's own
-            outcome = self.chain.judge(claimed, None, Raised(error))
-            log_failure(claimed, None, error, outcome)
-            return outcome
-        run = self.chain.lost if claimed.abandoned >= self.max_abandoned else self.chain.run
-        if len(routes) > 1 or claimed.done_handlers:
-            return await self._run_all(claimed, routes, run)
-        try:
+            run = self.chain.lost if claimed.abandoned >= self.max_abandoned else self.chain.run
+            if len(routes) > 1 or claimed.done_handlers:
+                return await self._run_all(claimed, routes, run)
             return await run(claimed, routes[0])
         except UnroutableEvent as error:
             return self._unknown(claimed, error)
+        except (Exception, SystemExit) as error:
+            # A registry or a predicate of the user's own, or what a handler has raised makes no sense (a destination
+            # that is no text). Given back uncounted, it would come again for ever.
+            outcome = self.chain.judge(claimed, None, Raised(error))
+            log_failure(claimed, None, error, outcome)
+            return outcome
 
     async def _run_all(
         self,
@@ -231,12 +230,14 @@ class Chain:
             return Release(was_started=True)
         if isinstance(error, Unavailable):
             wait = self.circuits.away(*caller, error)
-            log.info("%r waits for %s: %s", claimed.event, error.destination, error_text(error.__cause__ or error))
+            log.info(
+                "%r waits for %s: %s", claimed.event, redact(error.destination), error_text(error.__cause__ or error)
+            )
             return Defer(timedelta(seconds=wait))
         self._tell(caller, error)
         outcome = self.judge(claimed, route, result)
         if isinstance(error, Discard):
-            log.info("%s discarded %r: %s", route.id, claimed.event, error.message)
+            log.info("%s discarded %r: %s", route.id, claimed.event, text_of(error.message))
         else:
             log_failure(claimed, route, error, outcome)
         if not falls_back(error, outcome):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import timedelta
 from typing import Final
 
+from aftercommit.events.log import Log
 from aftercommit.events.outcome import Unavailable
+from aftercommit.events.redact import redact
 from aftercommit.ports import Runtime
 
-log = logging.getLogger("aftercommit.circuits")
+log = Log("aftercommit.circuits")
 
 #: Seconds before the first probe of a destination that named no time itself; doubled each time, up to the longest.
 FIRST_PAUSE: Final = 1.0
@@ -92,7 +93,7 @@ class Circuits:
                 return FIRST_PAUSE if error.retry_in is None else error.retry_in.total_seconds()
             circuit = self.known.setdefault(error.destination, Circuit())
             if not circuit.is_open:
-                log.warning("%s is away; its events wait, and one at a time tries again", error.destination)
+                log.warning("%s is away; its events wait, and one at a time tries again", redact(error.destination))
             return circuit.failed(self._clock(), error.retry_in)
 
     def _is_only(self, handler_id: str, destination: str) -> bool:
@@ -112,7 +113,7 @@ class Circuits:
             circuit = self._circuit(handler_id, destination)
             if circuit is not None and circuit.is_open:
                 circuit.answered()
-                log.info("%s is back", destination or self._destinations[handler_id])
+                log.info("%s is back", redact(destination or self._destinations[handler_id]))
 
     def silent(self, handler_id: str, destination: str | None) -> None:
         """A call ran into its timeout: a destination that was away is not back."""
@@ -129,9 +130,9 @@ class Circuits:
                 circuit.interrupted()
 
     def open(self) -> tuple[str, ...]:
-        """The destinations that are away."""
+        """The destinations that are away, as people may read of them."""
         with self._lock:
-            return tuple(sorted(name for name, circuit in self.known.items() if circuit.is_open))
+            return tuple(sorted(redact(name) for name, circuit in self.known.items() if circuit.is_open))
 
     def _circuit(self, handler_id: str, destination: str | None) -> Circuit | None:
         return self.known.get(destination or self._destinations.get(handler_id, SEVERAL))

@@ -214,7 +214,8 @@ class Lanes(Generic[T]):
             for lane in (self._hot, self._suspects, self._cold, self._followers):
                 lane.clear()
             self._following = 0
-        self._tell_watchers()
+        with self._watchers:
+            self._watchers.notify_all()
         return waiting
 
     # ------------------------------------------------------------ watching
@@ -230,12 +231,13 @@ class Lanes(Generic[T]):
             self._room_wanted = 0
             self._agenda.add(THE_REST)
 
-    async def quiet(self, timeout: float | None) -> bool:
-        """Wait until nothing waits and nothing runs."""
+    async def quiet(self, timeout: float | None, *, or_else: Callable[[], bool] = lambda: False) -> bool:
+        """Wait until nothing waits and nothing runs, or else; `or_else` is asked whenever everything was cleared."""
         with self._monitor:
             self._watched += 1
         try:
-            return await self._watchers.wait_for(lambda: self.is_quiet, timeout)
+            await self._watchers.wait_for(lambda: self.is_quiet or or_else(), timeout)
+            return self.is_quiet
         finally:
             with self._monitor:
                 self._watched -= 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
@@ -12,6 +11,7 @@ import msgspec
 
 from aftercommit.events.claims import Claimed, Lease, RowKey, Undecodable, deadline_of
 from aftercommit.events.durations import Duration, seconds_of
+from aftercommit.events.log import Log
 from aftercommit.events.order import OrderKey
 from aftercommit.ports import EventStore, Runtime
 from aftercommit.service import Repeating
@@ -19,7 +19,7 @@ from aftercommit.service import Repeating
 if TYPE_CHECKING:
     from aftercommit.delivery.lanes import Lanes
 
-log = logging.getLogger("aftercommit.keeper")
+log = Log("aftercommit.keeper")
 
 _RENEWED_AT_ONCE: Final = 500
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -16,13 +15,14 @@ from aftercommit.delivery.lanes import Lanes
 from aftercommit.delivery.leases import Held, Holding
 from aftercommit.delivery.outcomes import rule_of
 from aftercommit.events.claims import RowKey, Settlement
+from aftercommit.events.log import Log
 from aftercommit.events.outcome import RELEASE, Dead, Defer, Done, Outcome, Release, Retry
 from aftercommit.events.redact import error_text, traceback_text
 from aftercommit.meter import Meter
 from aftercommit.ports import EventStore, Runtime
 from aftercommit.service import FIRST_PAUSE, Service
 
-log = logging.getLogger("aftercommit.settler")
+log = Log("aftercommit.settler")
 
 #: Seconds between two flushes. A lone outcome after a pause is written at once; under load this much gathers into
 #: one transaction, which matters most where one writer holds the whole database.

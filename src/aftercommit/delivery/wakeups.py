@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import Final
 
@@ -10,13 +9,14 @@ import msgspec
 
 from aftercommit.delivery.agenda import EVERYWHERE, Agenda
 from aftercommit.delivery.ownership import Ownership
+from aftercommit.events.log import Log
 from aftercommit.events.order import OrderKey
 from aftercommit.events.redact import error_text
 from aftercommit.meter import Meter
 from aftercommit.ports import Runtime, Wakeups, WakeupsUnavailable
 from aftercommit.service import Repeating, Service
 
-log = logging.getLogger("aftercommit.wakeups")
+log = Log("aftercommit.wakeups")
 
 #: Seconds between two messages of one process. Nobody notices them, and a NOTIFY is not free: all that a server has
 #: to do stand in one line.

@@ -3,7 +3,6 @@ the short way from a commit to a worker."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -18,6 +17,7 @@ from aftercommit.delivery.settler import Settler
 from aftercommit.delivery.wakeups import Announcer
 from aftercommit.events.claims import Claimed
 from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.log import Log
 from aftercommit.events.order import OrderKey
 from aftercommit.events.outcome import RELEASE, Release
 from aftercommit.events.redact import traceback_text
@@ -25,7 +25,7 @@ from aftercommit.handlers.routing import Router
 from aftercommit.meter import Meter
 from aftercommit.ports import EventStore, Runtime, Task
 
-log = logging.getLogger("aftercommit.dispatcher")
+log = Log("aftercommit.dispatcher")
 
 #: Seconds that a cancelled async handler gets for its clean-up, after the drain.
 LAST_CHANCE = 1.0
@@ -198,7 +198,8 @@ class OutboxDispatcher:
     async def close(self, drain_timeout: timedelta) -> None:
         """Take nothing new, finish what waits within the time, give back the rest."""
         self.lanes.close()
-        if self._workers and not await self.lanes.quiet(drain_timeout.total_seconds()):
+        limit = drain_timeout.total_seconds()
+        if self._workers and not await self.lanes.quiet(limit, or_else=lambda: self._is_giving_up):
             await self._give_up()
         self._settler.release(self.lanes.clear())
         self._settler.let_all_pass()
@@ -207,10 +208,8 @@ class OutboxDispatcher:
         self._workers = []
 
     async def _give_up(self) -> None:
-        """The time is over: waiting events go back, async handlers are cancelled, sync ones are named."""
-        self._is_giving_up = True
-        self._settler.release(self.lanes.clear())
-        self._runtime.interrupt()
+        """The time is over: who does not end now is named."""
+        self.hurry()
         if await self.lanes.quiet(LAST_CHANCE):
             return
         for holding in self._held.running():
@@ -218,6 +217,12 @@ class OutboxDispatcher:
                 "%s still runs after close(); its lease stays until it expires and the event is then delivered again",
                 holding,
             )
+
+    def hurry(self) -> None:
+        """The drain is over: waiting events go back, and async handlers are cancelled; nobody can end a sync one."""
+        self._is_giving_up = True
+        self._settler.release(self.lanes.clear())
+        self._runtime.interrupt()
 
 
 class HotPathway:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -12,11 +11,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from aftercommit.errors import NotInTransaction
 from aftercommit.events.claims import RowKey
+from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
 from aftercommit.ports import Callback, Tx, WrittenRows
 from aftercommit.runtime.process import here
 
-log = logging.getLogger("aftercommit.django")
+log = Log("aftercommit.django")
 
 Surviving = Callable[[Tx, Sequence[RowKey]], Collection[RowKey]]
 

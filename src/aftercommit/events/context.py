@@ -7,7 +7,6 @@ trace context are stored as they are: relays pass headers on, and a tracer at th
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,9 +16,10 @@ from typing import Any, Final
 
 from aftercommit.errors import InvalidHeaders, InvalidOption
 from aftercommit.events.fields import headers_of, read_only
+from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
 
-log = logging.getLogger("aftercommit.context")
+log = Log("aftercommit.context")
 
 #: Headers whose names begin so are context. write() refuses them among its `headers`.
 PREFIX: Final = "ac-context-"

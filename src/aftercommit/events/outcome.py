@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from aftercommit.errors import OutboxError
+from aftercommit.errors import InvalidOption, OutboxError
 from aftercommit.events.durations import Duration, duration
 
 #: Before the id of a handler that gave up while others of its row go on.
@@ -63,6 +63,10 @@ class Unavailable(OutboxError, code="AC063"):
     """
 
     def __init__(self, destination: str, retry_in: Duration | None = None) -> None:
+        if not isinstance(destination, str):
+            raise InvalidOption(
+                f"the destination of Unavailable is a {type(destination).__name__}", fix="pass its name, as a str"
+            )
         super().__init__(f"{destination} is not available")
         self.destination = destination
         self.retry_in = None if retry_in is None else duration(retry_in, name="retry_in")

@@ -62,17 +62,21 @@ def _well_formed(text: str) -> str:
 
 def error_text(error: BaseException) -> str:
     """`Class: message`, storable. An error that cannot be printed keeps its class name."""
-    name = type(error).__name__
-    try:
-        message = str(error)
-        return storable(f"{name}: {message}" if message else name)
-    except Exception:
-        return storable(f"{name}: (its message cannot be printed)")
+    name, message = type(error).__name__, text_of(error)
+    return storable(f"{name}: {message}" if message else name)
 
 
 def traceback_text(error: BaseException) -> str:
     """The traceback for a log line, secrets masked."""
     try:
         return redact(_well_formed("".join(traceback.format_exception(error)).rstrip()))
-    except Exception:
+    except BaseException:  # what it says may be anything
         return error_text(error)
+
+
+def text_of(value: object) -> str:
+    """What something of a user's says of itself, secrets masked. A text may raise whatever it likes, SystemExit too."""
+    try:
+        return storable(str(value))
+    except BaseException:
+        return "(its message cannot be printed)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from weakref import WeakSet
 
 from aftercommit.errors import InvalidOption
 from aftercommit.events.durations import Duration, duration, text_of
+from aftercommit.events.log import Log
 from aftercommit.events.redact import traceback_text
 from aftercommit.events.retry_rules import (
     LONGEST,
@@ -27,7 +27,7 @@ from aftercommit.events.retry_rules import (
 )
 
 _NOTHING = timedelta(0)
-_logger = logging.getLogger("aftercommit.retry")
+_logger = Log("aftercommit.retry")
 
 
 @runtime_checkable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -14,12 +13,13 @@ from aftercommit.delivery.ownership import Change, Ownership
 from aftercommit.delivery.wakeups import Announcer
 from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.events.claims import PARTITION_COUNT, deadline_of
+from aftercommit.events.log import Log
 from aftercommit.events.order import Cluster, ClusterMember, FleetView, Holder, Instance
 from aftercommit.events.redact import error_text
 from aftercommit.ports import Membership, Runtime
 from aftercommit.service import Repeating, Service
 
-log = logging.getLogger("aftercommit.fleet")
+log = Log("aftercommit.fleet")
 
 #: How often an instance tries at one look to get what it wants.
 _TRIES: Final = 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from itertools import chain
@@ -15,6 +14,7 @@ from aftercommit.delivery.leases import holding_of
 from aftercommit.delivery.outcomes import goes_on, rule_of, worker_lost
 from aftercommit.delivery.settler import Settler
 from aftercommit.events.claims import Claim, Claimed, RowKey, Undecodable
+from aftercommit.events.log import Log
 from aftercommit.events.order import OrderKey
 from aftercommit.events.outcome import Dead
 from aftercommit.events.redact import error_text
@@ -24,7 +24,7 @@ from aftercommit.polling.due import Found, Look
 from aftercommit.ports import Runtime
 from aftercommit.service import Service
 
-log = logging.getLogger("aftercommit.poller")
+log = Log("aftercommit.poller")
 
 #: The interval behind a look that found something nobody had told of; it is doubled after each that finds nothing.
 QUICKEST: Final = timedelta(milliseconds=20)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from enum import Enum
@@ -11,11 +10,12 @@ from typing import Any, Final
 from aftercommit.config import OutboxConfig
 from aftercommit.errors import InvalidOption
 from aftercommit.events.claims import DeadEvent, DeadFilter
+from aftercommit.events.log import Log
 from aftercommit.events.names import name_of
 from aftercommit.ports import Records, Runtime
 from aftercommit.service import Service
 
-log = logging.getLogger("aftercommit.upkeep")
+log = Log("aftercommit.upkeep")
 
 _REPLAYED_AT_ONCE: Final = 100
 

@@ -114,6 +114,8 @@ class AsyncioRuntime:
         self._threads = HandlerThreads(thread_count)
         self._running: set[asyncio.Task[Result]] = set()
         self._interrupted: set[asyncio.Task[Result]] = set()
+        #: Who waits for a shielded task that may be hurried.
+        self._behind: dict[asyncio.Task[Any] | None, asyncio.Task[Any] | None] = {}
 
     def identity(self) -> object:
         try:
@@ -176,13 +178,17 @@ class AsyncioRuntime:
         return result
 
     def interrupt(self) -> None:
-        for task in self._running - {asyncio.current_task()}:  # a function that closes its own outbox goes on
+        me = asyncio.current_task()
+        for task in self._running - {me, self._behind.get(me)}:  # a function that closes its own outbox goes on
             # One that has ended cannot be cancelled any more: how it ended is its own doing.
             if task.cancel():
                 self._interrupted.add(task)
 
-    async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
+    async def shielded(self, work: Coroutine[Any, Any, T], hurry: Callable[[], None] | None = None) -> T:
         task = self._loop.create_task(work)
+        if hurry is not None:
+            self._behind[task] = asyncio.current_task()
+            task.add_done_callback(self._behind.pop)
         cancelled: asyncio.CancelledError | None = None
         while not task.done():
             try:
@@ -191,6 +197,8 @@ class AsyncioRuntime:
                 if task.cancelled():
                     raise
                 cancelled = error
+                if hurry is not None:
+                    hurry()
             except BaseException:
                 break
         if cancelled is not None:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from aftercommit.errors import HandlerTimeout
 from aftercommit.events.names import described
 from aftercommit.events.outcome import Ok, Raised, Result
+from aftercommit.runtime.process import end_child, here
 
 #: Seconds that a cancelled async function gets for its clean-up before it is left behind.
 GRACE: Final = 1.0
@@ -33,21 +34,29 @@ def knows_async(function: Callable[..., object]) -> bool:
 
 def called(function: Callable[..., object], arguments: tuple[object, ...]) -> Result:
     """Call a plain function. BaseException included: nothing but a Result may cross a thread or a future."""
+    process = here.token
     try:
-        return Ok(function(*arguments))
+        result: Result = Ok(function(*arguments))
     except BaseException as error:
-        return Raised(error)
+        result = Raised(error)
+    if here.token is not process:
+        end_child(result)
+    return result
 
 
 async def called_async(function: Callable[..., Any], arguments: tuple[object, ...]) -> Result:
     """Call on a running loop and await what comes back, with the same promise."""
+    process = here.token
     try:
         value = function(*arguments)
         while inspect.isawaitable(value):  # a forgotten `await` must not pass for a success
             value = await value
-        return Ok(value)
+        result: Result = Ok(value)
     except BaseException as error:
-        return Raised(error)
+        result = Raised(error)
+    if here.token is not process:
+        end_child(result)
+    return result
 
 
 def awaited(value: Awaitable[Any]) -> Coroutine[Any, Any, Result]:

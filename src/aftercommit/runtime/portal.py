@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import Context
 from typing import Any, TypeVar
 
+from aftercommit.events.log import Log
 from aftercommit.events.outcome import Raised, Result
 from aftercommit.events.redact import traceback_text
 from aftercommit.runtime.colours import GRACE, Limit
 
-log = logging.getLogger("aftercommit.runtime")
+log = Log("aftercommit.runtime")
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from weakref import finalize
 from aftercommit.events.outcome import Ok, Raised, Result
 from aftercommit.ports import Colour
 from aftercommit.runtime.colours import Limit, awaited, called, called_async, is_async, knows_async
-from aftercommit.runtime.process import boottime
+from aftercommit.runtime.process import boottime, end_child, here
 
 if TYPE_CHECKING:
     from aftercommit.runtime.portal import LoopPortal
@@ -112,10 +112,13 @@ class ThreadRuntime:
         if is_coroutine:
             return self._on_loop(called_async(function, arguments), context, limit)
         if limit is None:
+            process = here.token
             try:
                 result: Result = Ok(context.run(function, *arguments))
             except BaseException as error:  # nothing but a Result may leave the call
                 result = Raised(error)
+            if here.token is not process:
+                end_child(result)
         else:
             result = self._beside(limit, lambda: context.run(called, function, arguments))
         if isinstance(result, Raised):
@@ -149,7 +152,7 @@ class ThreadRuntime:
         if self._portal is not None:
             self._portal.interrupt()
 
-    async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
+    async def shielded(self, work: Coroutine[Any, Any, T], hurry: Callable[[], None] | None = None) -> T:
         return await work
 
     async def close(self) -> None:

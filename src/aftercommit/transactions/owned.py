@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -10,13 +9,14 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from aftercommit.errors import InvalidOption, NotAwaited, NotInTransaction, TransactionEnded, UnsupportedTransaction
 from aftercommit.events.claims import QueryResult
+from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
 from aftercommit.ports import Callback, EventStore, OpenTransaction, Runtime, WrittenRows
 from aftercommit.runtime.process import here
 from aftercommit.transactions.callbacks import checked, run_all
 from aftercommit.transactions.pending import PendingWrite
 
-log = logging.getLogger("aftercommit.transactions")
+log = Log("aftercommit.transactions")
 
 T = TypeVar("T")
 

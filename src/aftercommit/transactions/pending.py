@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
 from aftercommit.errors import NotInTransaction
+from aftercommit.events.log import Log
 
 T = TypeVar("T")
 
-log = logging.getLogger("aftercommit.transactions")
+log = Log("aftercommit.transactions")
 
 
 class PendingWrite(Generic[T]):

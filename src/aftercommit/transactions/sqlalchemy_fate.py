@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +12,11 @@ from sqlalchemy import Connection, Engine, Table, event, select
 
 from aftercommit.events.claims import RowKey
 from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
 from aftercommit.ports import Callback
 
-log = logging.getLogger("aftercommit.transactions")
+log = Log("aftercommit.transactions")
 
 #: Where a connection's info has the fate of its open transaction.
 KEY: Final = "aftercommit"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,12 +12,13 @@ from sqlalchemy.orm import Session, SessionTransaction, object_session
 
 from aftercommit.errors import NotInTransaction, UnsupportedTransaction
 from aftercommit.events.claims import NewEvent, RowKey
+from aftercommit.events.log import Log
 from aftercommit.ports import Callback, WrittenRows
 from aftercommit.transactions.joined import UnitOfWork
 from aftercommit.transactions.sqlalchemy_fate import KEY, Batch, doubt_commit, follow, look, return_dropped
 from aftercommit.transactions.sqlalchemy_table import EventRow, Rows
 
-log = logging.getLogger("aftercommit.transactions")
+log = Log("aftercommit.transactions")
 
 T = TypeVar("T")
 

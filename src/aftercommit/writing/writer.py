@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,12 +11,13 @@ from typing import Final, Protocol
 from aftercommit.errors import InvalidOption, NotInTransaction
 from aftercommit.events.claims import Claimed, Lease, NewEvent, RowKey, deadline_of, partition_of
 from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
 from aftercommit.hooks import WriterHook
 from aftercommit.meter import Meter
 from aftercommit.ports import EventStore, Runtime, TxContext
 
-log = logging.getLogger("aftercommit.writer")
+log = Log("aftercommit.writer")
 
 #: One row, which serves all handlers.
 _FOR_ALL: Final = ("",)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from aftercommit.events.claims import QueryResult
+from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
 from aftercommit.ports import Tx
 from aftercommit.stores.postgres.faults import refuse_old_server, rolled_back
@@ -15,7 +15,7 @@ from aftercommit.stores.postgres.loops import not_heard
 from aftercommit.stores.sql.connections import retrying
 from aftercommit.stores.sql.execution import Fault, refuse_transaction_control
 
-log = logging.getLogger("aftercommit.postgres")
+log = Log("aftercommit.postgres")
 
 T = TypeVar("T")
 
