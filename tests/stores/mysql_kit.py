@@ -152,6 +152,11 @@ class Table:
         )
 
 
+def is_mariadb(table: Table) -> bool:
+    """And not MySQL itself."""
+    return "MariaDB" in table.value("SELECT VERSION()")
+
+
 def made(url: str) -> Table:
     """The table, made by a store if it was not there."""
     store = store_at(url)

@@ -10,7 +10,7 @@ import pytest
 from aftercommit.events.order import HeadsRequest, HeadState, KeyClaimRequest, KeyRule, OrderKey
 from aftercommit.runtime.threads import run
 from aftercommit.testing.kit import LEASE
-from tests.stores.mysql_kit import DIGITS, Table, cost, locked, made, store_at
+from tests.stores.mysql_kit import DIGITS, Table, cost, is_mariadb, locked, made, store_at
 
 #: How many keys are asked for.
 BATCH = 20
@@ -172,8 +172,9 @@ def test_a_page_is_read_in_the_order_of_the_index(table: Table, store: Any, part
     statement = store._sql["walk"]
     values = {"first": partitions[0], "after_key": "", "others": partitions[1:] or (-1,), "rows": 100}
     with table.connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN {statement.sql}", statement.bind(**values))
+        cursor.execute(f"EXPLAIN FORMAT=TRADITIONAL {statement.sql}", statement.bind(**values))
         (page,) = cursor.fetchall()
     assert (page["key"], page["type"]) == ("outbox_event_order", "range")
     assert "filesort" not in page["Extra"]
-    assert "Using index" in page["Extra"], "nothing of the rows themselves"
+    if is_mariadb(table):
+        assert "Using index" in page["Extra"], "nothing of the rows themselves"

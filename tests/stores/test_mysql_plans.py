@@ -171,7 +171,7 @@ def test_no_claim_sorts(table: Table, store: Any) -> None:
     values = store._claim_values(ClaimRequest(owner="alice", limit=BATCH, lock_timeout=LEASE, deadline=0.0))
     for status in (0, 2):
         with table.connection.cursor() as cursor:
-            cursor.execute(f"EXPLAIN {statement.sql}", statement.bind(**values, status=status, reach=4 * BATCH))
+            cursor.execute(f"EXPLAIN FORMAT=TRADITIONAL {statement.sql}", statement.bind(**values, status=status, reach=4 * BATCH))
             plan = {row["select_type"] + row["table"]: row for row in cursor.fetchall()}
         assert not [row for row in plan.values() if "filesort" in (row["Extra"] or "")]
         looks, takes = plan["DERIVEDoutbox_event"], plan["PRIMARYoutbox_event"]
