@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from aftercommit import WriterHook
 from aftercommit.events.ids import EventId
 from tests.transactions.kit import free_slots, hot_count
-from tests.transactions.sqlalchemy_kit import Customer, Shop, plain, statements, sync_engine, sync_engine
+from tests.transactions.sqlalchemy_kit import Customer, Shop, plain, statements, sync_engine
 
 
 def test_a_committed_event_is_delivered_from_memory(shop: Shop) -> None:
