@@ -110,6 +110,7 @@ def execute_postgres(url: str, sql: str) -> None:
 
 #: What both servers must do that are called MySQL: for a test, a class or a module.
 on_both_mysqls = pytest.mark.parametrize("mysql_url", ["mysql", "real_mysql"], indirect=True, scope="session")
+on_real_mysql = pytest.mark.parametrize("mysql_url", ["real_mysql"], indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
