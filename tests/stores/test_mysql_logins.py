@@ -52,5 +52,5 @@ def test_a_password_is_told_with_and_without_tls(login: str, driver: str, tls: s
 
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_an_open_connection_shows_the_way_with_its_password(login: str, driver: str) -> None:
-    with connect(login, user=login.split("/")[2].split(":")[0], password=PASSWORD.encode()) as connection:
+    with connect(login, user=login.split("/")[2].split(":", maxsplit=1)[0], password=PASSWORD.encode()) as connection:
         run_in(DRIVERS[driver], walked(open_store(connection, DRIVERS[driver])))
