@@ -348,7 +348,9 @@ def _unpacked_mysql() -> list[str | Path]:
         root = unpack_mysql()
     except NotUnpacked as error:
         raise NoServer(str(error)) from error
-    loader = next(root.glob("**/ld-linux*.so.*"))
+    loader = next(root.glob("**/ld-linux*.so.*"), None)
+    if loader is None:
+        raise NoServer(f"{root} holds no server that can be run; delete it")
     libraries = os.pathsep.join(sorted({str(library.parent) for library in root.glob("**/lib*.so.*")}))
     share = next(root.glob("usr/share/mysql*"))
     return [
