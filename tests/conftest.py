@@ -108,10 +108,15 @@ def execute_postgres(url: str, sql: str) -> None:
         connection.execute(sql)
 
 
+#: What both servers must do that are called MySQL: for a test, a class or a module.
+on_both_mysqls = pytest.mark.parametrize("mysql_url", ["mysql", "real_mysql"], indirect=True, scope="session")
+on_real_mysql = pytest.mark.parametrize("mysql_url", ["real_mysql"], indirect=True, scope="session")
+
+
 @pytest.fixture(scope="session")
-def mysql_url() -> Iterator[str]:
-    """A MySQL or MariaDB database of this worker's own."""
-    server_url, name = server("mysql"), f"aftercommit_{uuid4().hex[:12]}"
+def mysql_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A MySQL or MariaDB database of this worker's own; one after the other where a test is for both."""
+    server_url, name = server(getattr(request, "param", "mysql")), f"aftercommit_{uuid4().hex[:12]}"
     execute_mysql(server_url, f"CREATE DATABASE {name}")
     yield other_database(server_url, name)
     execute_mysql(server_url, f"DROP DATABASE {name}")

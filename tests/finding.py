@@ -10,7 +10,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tests.servers import NoServer, PrivateMariadb, PrivatePostgres, PrivateServer, mysql_answers, postgres_answers
+from tests.servers import (
+    NoServer,
+    PrivateMariadb,
+    PrivateMysql,
+    PrivatePostgres,
+    PrivateServer,
+    mysql_answers,
+    postgres_answers,
+    real_mysql_answers,
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,13 @@ KINDS = {
         "mysql://root@127.0.0.1:3306/test",
         mysql_answers,
         PrivateMariadb,
+    ),
+    "real_mysql": Kind(
+        "MySQL itself",
+        "AFTERCOMMIT_TEST_REAL_MYSQL_URL",
+        "mysql://root@127.0.0.1:3306/test",
+        real_mysql_answers,
+        PrivateMysql,
     ),
     "sqlserver": Kind("SQL Server", "AFTERCOMMIT_TEST_SQLSERVER_URL"),
 }

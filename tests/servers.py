@@ -22,6 +22,8 @@ from urllib.parse import unquote, urlsplit
 import psycopg
 import pymysql
 
+from tests.unpacked import NotUnpacked, mysql_folder, unpack_mysql
+
 #: Far longer than a server takes to start.
 PATIENCE = 60.0
 
@@ -34,6 +36,11 @@ class NoServer(Exception):
 
 def is_ci() -> bool:
     return os.environ.get("CI", "").lower() not in ("", "0", "false")
+
+
+def may_install() -> bool:
+    """Whether this machine is there for that."""
+    return is_ci() or os.environ.get("AFTERCOMMIT_TEST_INSTALL") == "1"
 
 
 # ---------------------------------------------------------------- what is installed
@@ -49,9 +56,9 @@ def program(name: str, *folders: Path) -> Path | None:
 
 
 def installed(name: str, *folders: Path) -> Path:
-    """Where a program is. It is installed first when it is missing and this machine is there for that."""
+    """Where a program is. It is installed first when it is missing and may be."""
     found = program(name, *folders)
-    if found is None and (is_ci() or os.environ.get("AFTERCOMMIT_TEST_INSTALL") == "1"):
+    if found is None and may_install():
         _install()
         found = program(name, *folders)
     if found is None:
@@ -249,8 +256,10 @@ class PrivateMariadb(PrivateServer):
         return f"mysql://root@127.0.0.1:{self.port}/test"
 
     def _find(self) -> None:
-        self._server = program("mariadbd") or installed("mysqld")
-        (self.folder / "my.cnf").write_text("")
+        self._make_tmpdir()
+        self._server: list[str | Path] = [program("mariadbd") or installed("mysqld"), "--no-defaults"]
+
+    def _make_tmpdir(self) -> None:
         # Not the system's folder: a server that starts removes what looks like the temporary tables of a dead one.
         self._tmpdir = self.folder / "tmp"
         self._tmpdir.mkdir()
@@ -264,8 +273,13 @@ class PrivateMariadb(PrivateServer):
                 "--auth-root-authentication-method=normal",
             )
         else:
-            datadir = f"--datadir={self.folder / 'data'}"
-            self._run(self._server, "--no-defaults", datadir, f"--tmpdir={self._tmpdir}", "--initialize-insecure")
+            self._initialize()
+
+    def _initialize(self) -> None:
+        """As MySQL does it."""
+        self._run(
+            *self._server, f"--datadir={self.folder / 'data'}", f"--tmpdir={self._tmpdir}", "--initialize-insecure"
+        )
 
     def start(self) -> None:
         super().start()
@@ -274,15 +288,76 @@ class PrivateMariadb(PrivateServer):
 
     def _command(self) -> list[str | Path]:
         return [
-            self._server,
-            *("--no-defaults", f"--datadir={self.folder / 'data'}", f"--socket={self.folder / 'socket'}"),
+            *self._server,
+            *(f"--datadir={self.folder / 'data'}", f"--socket={self.folder / 'socket'}"),
             *(f"--port={self.port}", "--bind-address=127.0.0.1", f"--pid-file={self.folder / 'pid'}"),
             f"--tmpdir={self._tmpdir}",
-            *("--innodb-flush-log-at-trx-commit=2", "--skip-log-bin", "--skip-name-resolve"),
+            *("--innodb-flush-log-at-trx-commit=2", "--skip-log-bin"),
         ]
 
     def _answers(self) -> bool:
         return mysql_answers(self.url, database=None)
+
+
+class PrivateMysql(PrivateMariadb):
+    """MySQL itself: one that is installed, else one that is unpacked into a cache."""
+
+    name = "mysql"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._as = {}  # it lets root run it, who alone may see into the cache of root
+
+    def _find(self) -> None:
+        self._make_tmpdir()
+        found = _installed_mysql()
+        #: To make it takes longest, so what an unpacked one begins with is kept beside it.
+        self._kept = mysql_folder() / "data" if found is None else None
+        self._server = [*(found or _unpacked_mysql()), "--secure-file-priv=", "--mysqlx=OFF"]
+        self._server += ["--performance-schema=OFF", "--innodb-flush-method=nosync", "--skip-innodb-doublewrite"]
+        self._server += ["--user=root"] if os.geteuid() == 0 else []
+
+    def _prepare(self) -> None:
+        self._find()
+        self._make()
+
+    def _make(self) -> None:
+        if self._kept is not None and self._kept.exists():
+            self._run("cp", "-a", self._kept, "data")
+            return
+        self._initialize()
+        if self._kept is not None:
+            made = self._kept.with_name(f"data-{os.getpid()}")
+            self._run("cp", "-a", "data", made)
+            with suppress(OSError):  # somebody else was quicker
+                made.rename(self._kept)
+            shutil.rmtree(made, ignore_errors=True)
+
+
+def _installed_mysql() -> list[str | Path] | None:
+    """MariaDB has a program of that name, too."""
+    found = program("mysqld")
+    version = subprocess.run([found, "--version"], check=False, capture_output=True, text=True) if found else None
+    return None if found is None or version is None or "MariaDB" in version.stdout else [found, "--no-defaults"]
+
+
+def _unpacked_mysql() -> list[str | Path]:
+    if not mysql_folder().exists() and not may_install():
+        raise NoServer("mysqld is not installed, and AFTERCOMMIT_TEST_INSTALL=1 is not set")
+    try:
+        root = unpack_mysql()
+    except NotUnpacked as error:
+        raise NoServer(str(error)) from error
+    loader = next(root.glob("**/ld-linux*.so.*"), None)
+    if loader is None:
+        raise NoServer(f"{root} holds no server that can be run; delete it")
+    libraries = os.pathsep.join(sorted({str(library.parent) for library in root.glob("**/lib*.so.*")}))
+    share = next(root.glob("usr/share/mysql*"))
+    return [
+        *(loader, "--library-path", libraries, root / "usr" / "sbin" / "mysqld", "--no-defaults"),
+        *(f"--basedir={root / 'usr'}", f"--plugin-dir={root / 'usr/lib/mysql/plugin'}"),
+        *(f"--lc-messages-dir={share}", f"--character-sets-dir={share / 'charsets'}"),
+    ]
 
 
 class Pgbouncer(PrivateServer):
@@ -371,8 +446,18 @@ def pymysql_connect(url: str, **options: Any) -> Any:
 
 
 def mysql_answers(url: str, **options: Any) -> bool:
+    return _mysql_version(url, **options) is not None
+
+
+def real_mysql_answers(url: str) -> bool:
+    """And it is no MariaDB."""
+    version = _mysql_version(url)
+    return version is not None and "MariaDB" not in version
+
+
+def _mysql_version(url: str, **options: Any) -> str | None:
     try:
-        pymysql_connect(url, **options).close()
+        with pymysql_connect(url, **options) as connection:
+            return str(connection.get_server_info())
     except (pymysql.Error, OSError):
-        return False
-    return True
+        return None

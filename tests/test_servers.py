@@ -13,6 +13,7 @@ import pymysql
 import pytest
 
 from tests import finding, servers
+from tests.conftest import on_real_mysql
 from tests.support import Collector, World
 
 ROOT = Path(__file__).parents[1]
@@ -137,8 +138,45 @@ def test_where_nobody_answers_one_server_is_started_for_the_whole_run(monkeypatc
     assert not servers.postgres_answers(url)
 
 
+@on_real_mysql
+def test_mysql_itself_is_no_mariadb(mysql_url: str) -> None:
+    with servers.pymysql_connect(mysql_url) as connection:
+        assert "MariaDB" not in connection.get_server_info()
+
+
+def test_without_leave_no_mysql_is_unpacked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name in ("CI", "AFTERCOMMIT_TEST_INSTALL"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(servers.NoServer, match="AFTERCOMMIT_TEST_INSTALL=1 is not set"):
+        servers._unpacked_mysql()
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"), [(None, "without apt-get"), ("echo no mirror >&2; exit 100", "apt-get failed: no mirror")]
+)
+def test_a_mysql_that_cannot_be_unpacked_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str | None, reason: str
+) -> None:
+    cache, programs = tmp_path / "cache", tmp_path / "bin"
+    programs.mkdir()
+    for name in ("apt-get", "apt-cache", "dpkg-deb"):
+        if script is not None:
+            (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+            (programs / name).chmod(0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("AFTERCOMMIT_TEST_INSTALL", "1")
+    monkeypatch.setenv("PATH", str(programs))
+    with pytest.raises(servers.NoServer, match=reason):
+        servers._unpacked_mysql()
+    assert not [path for path in cache.rglob("*") if path.name != "aftercommit-tests"]
+
+
 # ---------------------------------------------------------------- none
 
+
+#: Whose address is given; at none of them is anybody.
+GIVEN = ("POSTGRES", "REAL_MYSQL")
 
 ASKS = "def test_it(postgres_url): pass\ndef test_sql(sqlserver_url): pass\n"
 
@@ -161,7 +199,7 @@ def run_without_servers(folder: Path, workers: int, **environment: str) -> subpr
     return subprocess.run(
         [sys.executable, "-m", "pytest", *options, "--rootdir", folder, folder / "test_asks.py"],
         cwd=ROOT,
-        env=known | {"AFTERCOMMIT_TEST_POSTGRES_URL": "postgresql://127.0.0.1:1/none"} | environment,
+        env=known | {f"AFTERCOMMIT_TEST_{name}_URL": "x://127.0.0.1:1/none" for name in GIVEN} | environment,
         capture_output=True,
         text=True,
         check=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -139,13 +140,17 @@ def test_a_lone_surrogate_is_refused(text):
     assert "surrogate" in refused(lambda: encode_payload(text)).message
 
 
+#: What a RecursionError says; since Python 3.14 it is a matter of memory how deep is too deep, and more than 100,000.
+TOO_DEEP = re.compile("recursion|Stack overflow")
+
+
 @pytest.mark.parametrize(
-    "text", ["[" * 100_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 100_000], ids=["[", "[]", "{"]
+    "text", ["[" * 400_000, "[" * 400_000 + "]" * 400_000, '{"a":' * 100_000], ids=["[", "[]", "{"]
 )
 def test_text_that_is_nested_too_deeply_is_refused(text):
     error = refused(lambda: encode_payload(text))
 
-    assert "recursion" in error.message
+    assert TOO_DEEP.search(error.message) or "truncated" in error.message, "whichever is found first"
     assert len(error.message) < 300
 
 
@@ -304,7 +309,7 @@ def test_a_payload_that_holds_itself_is_refused_in_short_time():
     value: list[Any] = []
     value += [value, value, {"again": value}]
 
-    assert "recursion" in refused(lambda: encode_payload(value)).message
+    assert TOO_DEEP.search(refused(lambda: encode_payload(value)).message)
 
 
 def test_a_part_that_was_encoded_already_is_checked_too():

@@ -27,9 +27,13 @@ COMPUTED = frozenset({"is_dead", "order_key"})
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-#: As many numbers as there are digits in it, from nought on.
-DIGITS = "(SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5\
- UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
+def numbers(count: int) -> str:
+    """A table of the numbers `n` below this one."""
+    ten = "(SELECT 0 AS n" + "".join(f" UNION ALL SELECT {digit}" for digit in range(1, 10)) + ")"
+    digits = range(len(str(count - 1)))
+    sums = " + ".join(f"{10**digit} * n{digit}.n" for digit in digits)
+    tables = ", ".join(f"{ten} AS n{digit}" for digit in digits)
+    return f"(SELECT n FROM (SELECT {sums} AS n FROM {tables}) AS every WHERE n < {count}) AS numbers"
 
 
 def store_at(url: str, colour: Colour = Colour.BLOCKING, **options: Any) -> Any:
@@ -150,6 +154,11 @@ class Table:
                 " (SELECT id FROM information_schema.processlist WHERE db = DATABASE())"
             )
         )
+
+
+def is_mariadb(table: Table) -> bool:
+    """And not MySQL itself."""
+    return "MariaDB" in table.value("SELECT VERSION()")
 
 
 def made(url: str) -> Table:

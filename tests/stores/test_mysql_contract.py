@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from aftercommit.testing import SqlConformance, StoreConformance
+from tests.conftest import on_both_mysqls
 from tests.stores.kit import run_in
 from tests.stores.mysql_kit import DRIVERS, Table, made, prepared, store_at
+
+pytestmark = on_both_mysqls
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,7 @@ def test_a_transaction_is_committed_or_rolled_back(play: Any, table: Table) -> N
 
 def test_own_transactions_read_what_is_committed_whatever_the_server_says(play: Any) -> None:
     async def scenario(store: Any) -> Any:
-        level = "SELECT VARIABLE_VALUE FROM information_schema.SESSION_VARIABLES WHERE VARIABLE_NAME = 'TX_ISOLATION'"
+        level = "SELECT /*!80000 @@SESSION.transaction_isolation */ /*M! @@SESSION.tx_isolation */"
         assert await store.executor.fetch(level) == [("REPEATABLE-READ",)], "nothing stays on the session"
 
         async def look(tx: Any) -> list[int]:

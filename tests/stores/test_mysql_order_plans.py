@@ -10,7 +10,10 @@ import pytest
 from aftercommit.events.order import HeadsRequest, HeadState, KeyClaimRequest, KeyRule, OrderKey
 from aftercommit.runtime.threads import run
 from aftercommit.testing.kit import LEASE
-from tests.stores.mysql_kit import DIGITS, Table, cost, locked, made, store_at
+from tests.conftest import on_both_mysqls
+from tests.stores.mysql_kit import Table, cost, is_mariadb, locked, made, numbers, store_at
+
+pytestmark = on_both_mysqls
 
 #: How many keys are asked for.
 BATCH = 20
@@ -22,23 +25,26 @@ FEW = 10
 #: Where there is what: a key behind a dead row, keys that are not due, keys that are ready, and other people's rows.
 BLOCKED, LATER, READY, OTHERS = 3, 4, 5, 6
 
-ROW = f"""
+ROW = """
 INSERT INTO outbox_event (event_id, event_type, aggregate_type, event_key, partition_no, payload, content_type,
   occurred_at, status, created_at, available_at, done_at)
-SELECT CONCAT(%s, n), 'Happened', '__GLOBAL__', {{key}}, %s, '{{}}', 'application/json',
-  UTC_TIMESTAMP(6), %s, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL {{due}}, {{ended}}
-FROM (SELECT n0.n + 10 * n1.n + 100 * n2.n + 1000 * n3.n + 10000 * n4.n + 100000 * n5.n AS n
-      FROM {DIGITS} n0, {DIGITS} n1, {DIGITS} n2, {DIGITS} n3, {DIGITS} n4, {DIGITS} n5) AS numbers
-WHERE n < %s ORDER BY n
+SELECT CONCAT(%s, n), 'Happened', '__GLOBAL__', {key}, %s, '{}', 'application/json',
+  UTC_TIMESTAMP(6), %s, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL {due}, {ended}
+FROM {numbers}
+ORDER BY n
 """
 
 
 def fill(
     table: Table, kind: str, count: int, key: str, partition: int, *, status: int = 0, is_due: bool = True
 ) -> None:
-    sql = ROW.replace("{key}", key).replace("{due}", "-1 HOUR" if is_due else "1 DAY")
+    sql = (
+        ROW.replace("{numbers}", numbers(count))
+        .replace("{key}", key)
+        .replace("{due}", "-1 HOUR" if is_due else "1 DAY")
+    )
     sql = sql.replace("{ended}", "NULL" if status in (0, 2) else "UTC_TIMESTAMP(6)")
-    table.execute(sql, f"{kind}-", partition, status, count)
+    table.execute(sql, f"{kind}-", partition, status)
 
 
 @pytest.fixture(
@@ -172,8 +178,9 @@ def test_a_page_is_read_in_the_order_of_the_index(table: Table, store: Any, part
     statement = store._sql["walk"]
     values = {"first": partitions[0], "after_key": "", "others": partitions[1:] or (-1,), "rows": 100}
     with table.connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN {statement.sql}", statement.bind(**values))
+        cursor.execute(f"EXPLAIN FORMAT=TRADITIONAL {statement.sql}", statement.bind(**values))
         (page,) = cursor.fetchall()
     assert (page["key"], page["type"]) == ("outbox_event_order", "range")
     assert "filesort" not in page["Extra"]
-    assert "Using index" in page["Extra"], "nothing of the rows themselves"
+    if is_mariadb(table):
+        assert "Using index" in page["Extra"], "nothing of the rows themselves"

@@ -12,8 +12,11 @@ import pytest
 from aftercommit import EventEnvelope, Fixed
 from aftercommit.errors import NotInTransaction
 from aftercommit.ports import Colour
+from tests.conftest import on_both_mysqls
 from tests.stores.mysql_kit import Table, connect, gone, made, parts_of, store_at
 from tests.support import Collector, Signal, World
+
+pytestmark = on_both_mysqls
 
 Paint = Callable[[Callable[..., Any]], Callable[..., Any]]
 

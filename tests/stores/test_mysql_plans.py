@@ -12,7 +12,10 @@ from aftercommit.events.claims import ClaimRequest, DeadFilter, Settlement
 from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Retry
 from aftercommit.runtime.threads import run
 from aftercommit.testing.kit import LEASE, lease_of, look
-from tests.stores.mysql_kit import DIGITS, Table, cost, locked, made, store_at
+from tests.conftest import on_both_mysqls
+from tests.stores.mysql_kit import Table, cost, locked, made, numbers, store_at
+
+pytestmark = on_both_mysqls
 
 BATCH = 50
 
@@ -25,9 +28,8 @@ INSERT INTO outbox_event (event_id, event_type, aggregate_type, partition_no, pa
   status, created_at, available_at, done_at, locked_by, locked_at, lease_until, lease_epoch)
 SELECT CONCAT(%s, n), 'Happened', '__GLOBAL__', 7, '{}', 'application/json', UTC_TIMESTAMP(6),
   %s, UTC_TIMESTAMP(6) - INTERVAL 1 DAY, {due}, {ended}, {owner}, {due}, UTC_TIMESTAMP(6) + INTERVAL 1 DAY, 1
-FROM (SELECT n0.n + 10 * n1.n + 100 * n2.n + 1000 * n3.n + 10000 * n4.n + 100000 * n5.n AS n
-      FROM {digits} n0, {digits} n1, {digits} n2, {digits} n3, {digits} n4, {digits} n5) AS numbers
-WHERE n < %s ORDER BY n
+FROM {numbers}
+ORDER BY n
 """
 
 
@@ -35,9 +37,9 @@ def fill(
     table: Table, kind: str, count: int, *, status: int, due: str, ended: bool = False, owner: bool = False
 ) -> None:
     """So many rows of one kind, a microsecond apart."""
-    sql = ROW.replace("{digits}", DIGITS).replace("{due}", f"UTC_TIMESTAMP(6) {due} + INTERVAL n MICROSECOND")
+    sql = ROW.replace("{numbers}", numbers(count)).replace("{due}", f"UTC_TIMESTAMP(6) {due} + INTERVAL n MICROSECOND")
     sql = sql.replace("{ended}", "UTC_TIMESTAMP(6) - INTERVAL 1 DAY + INTERVAL n MICROSECOND" if ended else "NULL")
-    table.execute(sql.replace("{owner}", "'bob'" if owner else "NULL"), f"{kind}-", status, count)
+    table.execute(sql.replace("{owner}", "'bob'" if owner else "NULL"), f"{kind}-", status)
 
 
 def fill_all(table: Table, *, done: int, leased: int, dead: int, free: int, later: int) -> None:
@@ -171,7 +173,9 @@ def test_no_claim_sorts(table: Table, store: Any) -> None:
     values = store._claim_values(ClaimRequest(owner="alice", limit=BATCH, lock_timeout=LEASE, deadline=0.0))
     for status in (0, 2):
         with table.connection.cursor() as cursor:
-            cursor.execute(f"EXPLAIN {statement.sql}", statement.bind(**values, status=status, reach=4 * BATCH))
+            cursor.execute(
+                f"EXPLAIN FORMAT=TRADITIONAL {statement.sql}", statement.bind(**values, status=status, reach=4 * BATCH)
+            )
             plan = {row["select_type"] + row["table"]: row for row in cursor.fetchall()}
         assert not [row for row in plan.values() if "filesort" in (row["Extra"] or "")]
         looks, takes = plan["DERIVEDoutbox_event"], plan["PRIMARYoutbox_event"]

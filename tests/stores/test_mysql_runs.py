@@ -17,9 +17,12 @@ from aftercommit.runtime.threads import run
 from aftercommit.stores.sql.runs import Candidate
 from aftercommit.testing.kit import HOUR, LEASE, event, ids, settle
 from aftercommit.testing.runs import PARTITION, PASSES, STRICT, claim_keys, lay, line, look_over, run_of, states
+from tests.conftest import on_both_mysqls
 from tests.stores.kit import insert
 from tests.stores.mysql_kit import Table, locked, made, store_at
 from tests.stores.test_mysql_together import conflicts_seen
+
+pytestmark = on_both_mysqls
 
 
 @pytest.fixture

@@ -23,9 +23,8 @@ LOCK_WAIT: Final = 5
 
 #: After how many seconds the server ends one of our sessions that stands still inside a transaction: it would keep
 #: its rows locked, and others would pass over them long after its leases have run out. MySQL knows such a limit only
-#: for all idle sessions, so there it is longer.
+#: for all idle sessions; one that rested for longer is opened anew.
 STANDSTILL: Final = 10
-IDLE: Final = 60
 
 # MariaDB before 11 puts 5.5.5- before its own number.
 _MARIADB: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)-MariaDB", re.IGNORECASE)
@@ -79,8 +78,10 @@ def session_settings(*, is_users: bool) -> list[str]:
     settings = ["SET NAMES utf8mb4", f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT}"]
     if is_users:
         return settings
-    limits = f"/*M! , idle_transaction_timeout = {STANDSTILL} */ /*!80000 , wait_timeout = {IDLE} */"
-    return [*settings, f"SET SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION' {limits}"]
+    # MySQL warns of a strict mode without the words about noughts, and asyncmy writes each warning into the log.
+    mode = "STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+    limits = f"/*M! , idle_transaction_timeout = {STANDSTILL} */ /*!80000 , wait_timeout = {STANDSTILL} */"
+    return [*settings, f"SET SESSION sql_mode = '{mode}' {limits}"]
 
 
 def over_engine(kind: type[DriverLink], engine: Any) -> MysqlExecutor:

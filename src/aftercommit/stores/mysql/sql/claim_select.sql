@@ -17,4 +17,4 @@ FROM (
 STRAIGHT_JOIN {table} FORCE INDEX (PRIMARY) ON {table}.position = candidate.position
 WHERE status = :status AND available_at <= {now} AND (locked_by IS NULL OR lease_until <= {now})
 LIMIT :limit
-FOR UPDATE SKIP LOCKED
+FOR UPDATE /*!80000 OF {table} */ SKIP LOCKED

@@ -3,4 +3,4 @@
 SELECT {table}.event_id, {table}.handler_id
 FROM {held}
 STRAIGHT_JOIN {table} FORCE INDEX ({index:event}) ON {fence}
-FOR UPDATE SKIP LOCKED
+FOR UPDATE /*!80000 OF {table} */ SKIP LOCKED

@@ -9,4 +9,4 @@ WHERE status IN (0, 2)
   AND {table}.lease_epoch = candidate.lease_epoch
   AND (available_at <= {now} OR candidate.is_due = 0)
   AND (locked_by IS NULL OR lease_until <= {now})
-FOR UPDATE SKIP LOCKED
+FOR UPDATE /*!80000 OF {table} */ SKIP LOCKED

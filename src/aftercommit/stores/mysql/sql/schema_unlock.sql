@@ -1,2 +1,2 @@
 -- Let the next one look.
-SELECT RELEASE_LOCK(SHA1(CONCAT(IF(LOCATE('.', :name) > 0, '', DATABASE()), :name)))
+SELECT RELEASE_LOCK(SHA2(CONCAT(IF(LOCATE('.', :name) > 0, '', DATABASE()), :name), 224))
