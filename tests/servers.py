@@ -25,7 +25,7 @@ import pymysql
 #: Far longer than a server takes to start.
 PATIENCE = 60.0
 
-PACKAGES = ("postgresql", "mariadb-server", "pgbouncer")
+PACKAGES = ("postgresql", "mariadb-server", "pgbouncer", "unixodbc", "libsqliteodbc")
 
 
 class NoServer(Exception):
@@ -51,20 +51,37 @@ def program(name: str, *folders: Path) -> Path | None:
 def installed(name: str, *folders: Path) -> Path:
     """Where a program is. It is installed first when it is missing and this machine is there for that."""
     found = program(name, *folders)
-    if found is None and (is_ci() or os.environ.get("AFTERCOMMIT_TEST_INSTALL") == "1"):
-        _install()
+    if found is None and _install():
         found = program(name, *folders)
     if found is None:
         raise NoServer(f"{name} is not installed")
     return found
 
 
-def _install() -> None:
+def odbc_sqlite() -> tuple[Any, str]:
+    """pyodbc, and what it calls SQLite's ODBC driver."""
+    name = "SQLite3"
+    for _ in range(2):
+        with suppress(ImportError):  # it needs the system's driver manager
+            import pyodbc
+
+            if name in pyodbc.drivers():
+                return pyodbc, name
+        if not _install():
+            break
+    raise NoServer("pyodbc with SQLite's ODBC driver: unixodbc and libsqliteodbc are not installed")
+
+
+def _install() -> bool:
+    """Whether this machine is there for that."""
+    if not is_ci() and os.environ.get("AFTERCOMMIT_TEST_INSTALL") != "1":
+        return False
     sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     with suppress(OSError):
         subprocess.run([*sudo, "apt-get", "update", "-q"], check=False, **quiet)
         subprocess.run([*sudo, "apt-get", "install", "-y", "-q", *PACKAGES], check=False, **quiet)
+    return True
 
 
 def _postgres_folders() -> list[Path]:
