@@ -20,7 +20,7 @@ _CODES: Final[dict[Fault, tuple[int, ...]]] = {
     # No such database, shut down, killed, timed out, broken in the middle.
     Fault.UNREACHABLE: (
         *(1049, 1053, 1077, 1079, 1080, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 3169, 4031),
-        *(2002, 2003, 2005, 2006, 2013, 2014, 2027, 2055),
+        *(2002, 2003, 2005, 2006, 2013, 2014, 2026, 2027, 2055),
     ),
 }
 
