@@ -77,7 +77,7 @@ def over_address(address: Address) -> MysqlExecutor:
 
 
 def refuse_downgrades(*, wants_tls: bool) -> None:
-    """Before 1.2 the driver logs in without TLS when the server, or somebody on the way to it, says that it has none."""
+    """Before 1.2 the driver logs in without TLS when the server, or somebody on the way to it, says it has none."""
     if wants_tls and pymysql.VERSION < (1, 2):
         raise MissingDriver(
             f"PyMySQL {pymysql.__version__} goes on without TLS where a server offers none", fix="PyMySQL 1.2 or later"
