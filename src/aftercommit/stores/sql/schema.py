@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any, Final
 from uuid import uuid4
 
-from aftercommit.errors import SchemaMismatch, StoreBusy
+from aftercommit.errors import InvalidOption, SchemaMismatch, StoreBusy
 from aftercommit.events.claims import HASH_NAME, PARTITION_COUNT
 from aftercommit.events.order import UNORDERED, Order
 from aftercommit.ports import Tx
@@ -144,7 +144,7 @@ class Schema:
         return await tx.fetch(statement.sql, statement.bind(name=self._names.qualified(self._names.table)))
 
     async def _check(self) -> None:
-        settings = await self._executor.transact(self._settings, writes=False)
+        settings = await self._executor.transact(self._fit_settings, writes=False)
         if not settings:
             raise missing(self._names)
         version, oldest_code = int(settings["version"]), int(settings["oldest_code"])
@@ -172,6 +172,14 @@ class Schema:
                 f"{self._names.table} was made with {kept}, this outbox has {self._order}",
                 fix=f"give this process {kept}; or stop all others and call outbox.create_schema() of this one",
             )
+
+    async def _fit_settings(self, tx: Tx) -> dict[str, str]:
+        if unfit := await self._optional(tx, "unfit"):
+            raise InvalidOption(
+                f"sessions have {unfit[0][0]}, with which the outbox cannot work",
+                fix="set it back for this role, this database or in the URL",
+            )
+        return await self._settings(tx)
 
     async def _settings(self, tx: Tx) -> dict[str, str]:
         """Everything the schema table knows; empty when there is none."""
