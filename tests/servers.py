@@ -27,7 +27,7 @@ from tests.unpacked import NotUnpacked, mysql_folder, unpack_mysql
 #: Far longer than a server takes to start.
 PATIENCE = 60.0
 
-PACKAGES = ("postgresql", "mariadb-server", "pgbouncer")
+PACKAGES = ("postgresql", "mariadb-server", "pgbouncer", "unixodbc", "libsqliteodbc")
 
 
 class NoServer(Exception):
@@ -64,6 +64,21 @@ def installed(name: str, *folders: Path) -> Path:
     if found is None:
         raise NoServer(f"{name} is not installed")
     return found
+
+
+def odbc_sqlite() -> tuple[Any, str]:
+    """pyodbc, and what it calls SQLite's ODBC driver."""
+    name = "SQLite3"
+    for _ in range(2):
+        with suppress(ImportError):  # it needs the system's driver manager
+            import pyodbc
+
+            if name in pyodbc.drivers():
+                return pyodbc, name
+        if not may_install():
+            break
+        _install()
+    raise NoServer("pyodbc with SQLite's ODBC driver: unixodbc and libsqliteodbc are not installed")
 
 
 def _install() -> None:

@@ -6,12 +6,13 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from shutil import which
 from typing import Any
 
 import pytest
 
-from aftercommit.errors import SchemaMismatch
+from aftercommit.errors import SchemaMismatch, StoreBusy
 from aftercommit.events.claims import NewEvent, RowKey
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
@@ -168,6 +169,26 @@ def test_the_lock_is_given_back(table: Table) -> None:
     assert run(other.executor.fetch(statement.sql.replace("60", "0"), statement.bind(name=name))) == [(1,)]
     run(other.close())
     run(store.close())
+
+
+@pytest.mark.parametrize("colour", Colour)
+def test_who_waits_in_vain_makes_nothing(table: Table, colour: Colour) -> None:
+    """The lock is another's: two who change a table at once get in each other's way."""
+    store = store_at(table.url, colour, table="taken")
+    statement = store._sql["schema_lock"]
+    hasty = store._sql["schema_lock"] = replace(statement, sql=statement.sql.replace("60", "0"))
+    name = store.names.qualified(store.names.table)
+    assert list(table.read(hasty.sql, *hasty.bind(name=name))[0].values()) == [1]
+
+    async def refused() -> None:
+        with pytest.raises(StoreBusy, match="another process holds the lock for changes of taken"):
+            await store.create_schema()
+        await store.close()
+
+    run_in(colour, refused())
+    unlock = store._sql["schema_unlock"]
+    table.read(unlock.sql, *unlock.bind(name=name))
+    assert not table.read("SHOW TABLES LIKE 'taken%%'")
 
 
 @pytest.mark.skipif(which("mysql") is None, reason="the command line client is not installed")

@@ -14,12 +14,14 @@ from typing import Any
 import psycopg
 import pytest
 
+from aftercommit.errors import StoreBusy
 from aftercommit.stores.postgres.dialect import PSYCOPG
 from aftercommit.stores.postgres.target import PostgresStore
-from aftercommit.stores.sql.statements import Statements, TableNames
+from aftercommit.stores.sql.statements import Migration, Statement, Statements, TableNames
 from aftercommit.testing.kit import event, take
 from tests.stores.kit import insert
 from tests.stores.postgres_kit import Table, Way
+from tests.stores.test_ordered_schema import age
 from tests.stores.test_postgres_claims import Beside, until_waiting
 from tests.support import PATIENCE
 
@@ -288,3 +290,46 @@ def test_a_new_table_gets_all_of_it_at_once(way: Way, postgres_table: Table, rel
     way.run(lambda: upgraded(store))
     assert store.executor.beside == [], "nobody else can see the table before it is committed"
     assert (version(postgres_table), is_valid(postgres_table)) == (NEXT, True)
+
+
+# ---------------------------------------------------------------- behind a long transaction
+
+
+@pytest.mark.parametrize("is_online", [False, True], ids=["in a transaction", "online"])
+def test_a_change_of_the_table_does_not_queue_for_long(way: Way, old_table: Table, is_online: bool) -> None:
+    """Behind it everybody would wait for whoever reads, and be it for hours."""
+    store = way.store(table=TABLE)
+    store._schema._migrations.append(Migration(LAST + 1, [f"ALTER TABLE {TABLE} ADD COLUMN region text"], is_online))
+    store._schema.version = LAST + 1
+    patience = store._sql["upgrade_patience"].sql
+    store._sql["upgrade_patience"] = Statement(patience.replace("5s", "20ms"), ())
+    with psycopg.connect(old_table.url) as reader:
+        reader.execute(f"SELECT count(*) FROM {TABLE}")
+        with pytest.raises(StoreBusy, match="lock timeout"):
+            way.run(lambda: upgraded(store))
+        assert version(old_table) == THIS
+    way.run(lambda: upgraded(store))
+    assert version(old_table) == NEXT
+
+
+def test_the_script_of_an_upgrade_lets_writers_write(postgres_table: Table) -> None:
+    """It waits for a writer who was there before, and the next one does not wait for it."""
+    way = Way("psycopg", postgres_table)
+    way.run(lambda: made(way))
+    age(postgres_table.execute, TABLE, TABLE)
+    script, write = way.store(table=TABLE).schema_sql(first=2), f"UPDATE {TABLE} SET attempts = attempts"
+
+    async def by_hand() -> None:
+        with psycopg.connect(way.plain, autocommit=True) as connection:
+            for statement in filter(str.strip, script.split(";\n")):
+                connection.execute(statement)
+
+    with psycopg.connect(postgres_table.url) as writer:
+        writer.execute(write)
+        thread = Beside(way, by_hand)
+        until_waiting(postgres_table, way)
+        with psycopg.connect(postgres_table.url, options="-c lock_timeout=5s") as another:
+            another.execute(write)
+        writer.commit()
+        thread.result()
+    assert version(postgres_table) == THIS

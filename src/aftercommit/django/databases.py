@@ -163,6 +163,7 @@ def _own_mysql(connection: BaseDatabaseWrapper) -> Executor:
             f"OPTIONS of the database {connection.alias!r} has {', '.join(unknown)}, which PyMySQL does not know",
             fix=f'AFTERCOMMIT = {{{connection.alias!r}: {{"target": "mysql://user:password@host/database"}}}}',
         )
+    pymysql_driver.refuse_downgrades(wants_tls=any(name.startswith("ssl") for name in parameters))
     return pymysql_driver.over_connections(lambda: pymysql.connect(**parameters), _POOL_SIZE)
 
 

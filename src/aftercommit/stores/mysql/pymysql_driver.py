@@ -9,6 +9,7 @@ import pymysql
 from pymysql.constants import CLIENT
 from pymysql.cursors import Cursor
 
+from aftercommit.errors import MissingDriver
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour
 from aftercommit.stores.mysql import pool
@@ -60,6 +61,8 @@ def over_connections(connect: Callable[[], Any], pool_size: int) -> MysqlExecuto
 
 
 def over_address(address: Address) -> MysqlExecutor:
+    refuse_downgrades(wants_tls=address.tls() is not None)
+
     def connect() -> Any:
         return pymysql.connect(
             **address.login(),
@@ -71,6 +74,14 @@ def over_address(address: Address) -> MysqlExecutor:
         )
 
     return over_connections(connect, address.pool_size)
+
+
+def refuse_downgrades(*, wants_tls: bool) -> None:
+    """Before 1.2 the driver logs in without TLS when the server, or somebody on the way to it, says it has none."""
+    if wants_tls and pymysql.VERSION < (1, 2):
+        raise MissingDriver(
+            f"PyMySQL {pymysql.__version__} goes on without TLS where a server offers none", fix="PyMySQL 1.2 or later"
+        )
 
 
 def over_engine(engine: Any) -> MysqlExecutor:

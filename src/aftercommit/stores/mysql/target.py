@@ -149,13 +149,15 @@ class Address:
         return "ssl" in self.query and not _flag(self.query, "ssl", default=True)
 
     def tls(self) -> ssl.SSLContext | None:
-        """Encrypted with `ssl=true`; with `ssl_ca` the server's certificate and name are checked as well."""
+        """Encrypted with `ssl=true`. With `ssl_ca` the server's certificate and name are checked as well, with
+        `ssl_verify_identity=true` alone by the authorities that the system trusts."""
         if self.refuses_tls or not any(name.startswith("ssl") for name in self.query):
             return self.context
         authority = self.query.get("ssl_ca")
         context = ssl.create_default_context(cafile=authority)
-        context.check_hostname = authority is not None and _flag(self.query, "ssl_verify_identity", default=True)
-        context.verify_mode = ssl.CERT_NONE if authority is None else ssl.CERT_REQUIRED
+        context.check_hostname = _flag(self.query, "ssl_verify_identity", default=authority is not None)
+        is_checked = authority is not None or context.check_hostname
+        context.verify_mode = ssl.CERT_REQUIRED if is_checked else ssl.CERT_NONE
         # The certificates that MySQL makes for itself lack extensions that Python 3.13 asks for.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if certificate := self.query.get("ssl_cert"):
@@ -204,6 +206,11 @@ def _check(address: Address) -> None:
             f"charset is {charset!r}, in which not every event can be said", fix="leave it out, or use charset=utf8mb4"
         )
     address.login()
+    asked = [name for name in address.query if name.startswith("ssl_")]
+    if address.refuses_tls and asked:
+        raise InvalidOption(f"ssl=false stands beside {', '.join(asked)}", fix="leave one of them out")
+    if "ssl_key" in asked and "ssl_cert" not in asked:
+        raise InvalidOption("ssl_key is the key to no ssl_cert", fix="give ssl_cert, too")
     if address.pool_size < 2:
         raise InvalidOption("pool_size is below 2", fix="use pool_size=20")
     try:

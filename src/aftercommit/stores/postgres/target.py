@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from aftercommit.errors import MissingDriver, UnknownStore
+from aftercommit.errors import InvalidOption, MissingDriver, UnknownStore
 from aftercommit.ports import Colour
 from aftercommit.stores.postgres.dialect import ASYNCPG, PSYCOPG
 from aftercommit.stores.postgres.executor import PostgresExecutor
@@ -46,6 +47,7 @@ def postgres_from_url(url: str, colour: Colour, **options: Any) -> PostgresStore
     scheme, _, rest = url.partition("://")
     driver, plain = scheme.lower().partition("+")[2], f"postgresql://{rest}"
     where = _place_of(plain)
+    _check_tls(dict(parse_qsl(urlsplit(plain).query)), driver)
     if driver == "asyncpg":
         if colour is Colour.BLOCKING:
             raise UnknownStore("asyncpg is async, and Outbox blocks", fix="use AsyncOutbox, or postgresql+psycopg://")
@@ -69,6 +71,18 @@ def _place_of(url: str) -> str:
     if "@" in parts.path or parts.fragment:  # of a password that was not quoted
         raise _unreadable()
     return f"PostgreSQL at {hosts or 'the local socket'}{parts.path}"
+
+
+def _check_tls(query: dict[str, str], driver: str) -> None:
+    """Whoever asks for it must not get less in silence."""
+    if driver == "asyncpg" and (unknown := sorted(query.keys() & {"ssl", "requiressl", "channel_binding"})):
+        raise InvalidOption(f"asyncpg does not know {', '.join(unknown)} in a URL", fix="use sslmode=require")
+    mode = query.get("sslmode") or os.environ.get("PGSSLMODE", "prefer")
+    if "sslrootcert" in query and mode not in ("require", "verify-ca", "verify-full"):
+        raise InvalidOption(
+            f"sslrootcert stands beside sslmode={mode}, with which no certificate has to be shown",
+            fix="add sslmode=verify-full",
+        )
 
 
 def _unreadable() -> UnknownStore:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from itertools import takewhile
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
-from aftercommit.errors import SchemaMismatch
+from aftercommit.errors import InvalidOption, SchemaMismatch, StoreBusy
 from aftercommit.events.claims import HASH_NAME, PARTITION_COUNT
 from aftercommit.events.order import UNORDERED, Order
 from aftercommit.ports import Tx
@@ -104,11 +104,17 @@ class Schema:
             await self._optional(tx, "schema_unlock")
 
     async def _lock(self, tx: Tx, *, is_new: bool) -> None:
-        """By what every database has to lock; or by the tables, once they are there and where that is better."""
+        """By what every database has to lock; or by the tables, once they are there and where that is better. Behind
+        a change of them everybody waits for whom it waits for, so from here on that is not for long."""
         if is_new or "upgrade_lock" not in self._sql:
-            await self._optional(tx, "schema_lock")
+            if [row[0] for row in await self._optional(tx, "schema_lock")] == [0]:
+                raise StoreBusy(
+                    f"another process holds the lock for changes of {self._names.table}, for a minute now",
+                    fix="let it end, or end it, and do this again",
+                )
         else:
             await tx.execute(self._sql["upgrade_lock"].sql)
+            await tx.execute(self._sql["upgrade_patience"].sql)
 
     def _stretch(self, current: int) -> list[Migration]:
         """What goes into one transaction: all of a new table, else up to the next online migration, or that alone."""
@@ -126,18 +132,25 @@ class Schema:
             await tx.execute(self._sql["stand_by"].sql)
         for statement in migration.statements:
             if is_beside:
-                await self._executor.execute(statement)
+                await self._executor.execute(self._in_haste(statement))
             else:
                 # A table that was made in this transaction is nobody else's yet, and is not seen beside it.
                 await tx.execute(statement.replace(" CONCURRENTLY", "") if migration.is_online else statement)
 
-    async def _optional(self, tx: Tx, name: str) -> None:
-        if name in self._sql:
-            statement = self._sql[name]
-            await tx.fetch(statement.sql, statement.bind(name=self._names.qualified(self._names.table)))
+    def _in_haste(self, statement: str) -> str:
+        """As one message it is a transaction. What runs CONCURRENTLY can be in none, and keeps nobody waiting."""
+        if "upgrade_patience" not in self._sql or " CONCURRENTLY" in statement:
+            return statement
+        return f"{self._sql['upgrade_patience'].sql}; {statement}"
+
+    async def _optional(self, tx: Tx, name: str) -> list[Any]:
+        if name not in self._sql:
+            return []
+        statement = self._sql[name]
+        return await tx.fetch(statement.sql, statement.bind(name=self._names.qualified(self._names.table)))
 
     async def _check(self) -> None:
-        settings = await self._executor.transact(self._settings, writes=False)
+        settings = await self._executor.transact(self._fit_settings, writes=False)
         if not settings:
             is_there = await self._executor.transact(lambda tx: self._has(tx, self._names.table), writes=False)
             raise self._foreign() if is_there else missing(self._names)
@@ -166,6 +179,14 @@ class Schema:
                 f"{self._names.table} was made with {kept}, this outbox has {self._order}",
                 fix=f"give this process {kept}; or stop all others and call outbox.create_schema() of this one",
             )
+
+    async def _fit_settings(self, tx: Tx) -> dict[str, str]:
+        if unfit := await self._optional(tx, "unfit"):
+            raise InvalidOption(
+                f"sessions have {unfit[0][0]}, with which the outbox cannot work",
+                fix="set it back for this role, this database or in the URL",
+            )
+        return await self._settings(tx)
 
     async def _settings(self, tx: Tx) -> dict[str, str]:
         """Everything the schema table knows; empty when there is none."""
@@ -203,11 +224,13 @@ def _facts(order: Order) -> dict[str, str]:
 def script_of(
     sql: Statements, names: TableNames, order: Order = UNORDERED, *, first: int = 1, last: int | None = None
 ) -> str:
-    """The whole schema for a table that is not there yet, or some steps of it."""
+    """The whole schema for a table that is not there yet, or some steps for one that may be in use: then what runs
+    online stays so, and the script is for no transaction."""
     steps = [step for step in sql.migrations() if first <= step.number <= (last or step.number)]
-    statements = [each.replace(" CONCURRENTLY", "") for step in steps for each in step.statements]
+    statements = [each for step in steps for each in step.statements]
     table, version = names.qualified(names.side("schema")), str(steps[-1].number)
     if first == 1:
+        statements = [each.replace(" CONCURRENTLY", "") for each in statements]
         facts = {"version": version, **_facts(order)}
         values = ",\n  ".join(f"('{name}', '{value}')" for name, value in facts.items())
         statements.append(f"INSERT INTO {table} (name, value) VALUES\n  {values}")

@@ -209,6 +209,13 @@ def _options(parts: SplitResult) -> dict[str, str]:
                 "opens a pyodbc connection",
             )
         options[name] = _checked(name, value)
+    if "host_name_in_certificate" in options and (
+        options.get("encrypt") in ("no", "optional") or options.get("trust_server_certificate") == "yes"
+    ):
+        raise UnknownStore(
+            "the SQL Server URL names a host_name_in_certificate, and lets no certificate be checked",
+            fix="leave out encrypt and trust_server_certificate, or the name",
+        )
     return options
 
 
