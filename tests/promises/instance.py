@@ -42,11 +42,12 @@ class Instance(worker.Worker):
         return [event.event_id for event in events]
 
     async def write_keys(
-        self, keys: list[str], at_least: int, seed: int, together: int, pause: float
+        self, keys: list[str], at_least: int, seed: int, together: int, pause: float, is_even: bool = False
     ) -> dict[str, int]:
-        """That many events, and then on until the gate is open; a few keys get most of them. How many each has got."""
+        """That many events, and then on until the gate is open; a few keys get most of them, unless all get the same.
+        How many each has got."""
         chance, written = random.Random(seed), dict.fromkeys(keys, 0)
-        weights = [1 / rank for rank in range(1, len(keys) + 1)]
+        weights = [1 if is_even else 1 / rank for rank in range(1, len(keys) + 1)]
         while sum(written.values()) < at_least or not self.gate.exists():
             events = []
             for key in chance.choices(keys, weights, k=chance.randint(1, together)):

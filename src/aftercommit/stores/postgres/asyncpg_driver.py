@@ -83,6 +83,10 @@ class AsyncpgLink(Link):
         return int(self.raw.get_server_pid())
 
     @property
+    def descriptor(self) -> int:
+        return int(getattr(self.raw, "_con", self.raw)._transport.get_extra_info("socket").fileno())
+
+    @property
     def version(self) -> int:
         return int(self.raw.get_server_version().major)
 
@@ -150,6 +154,9 @@ class AsyncpgPool:
 
     async def check(self) -> None:
         await self.pool.expire_connections()
+
+    def idle(self) -> list[Link]:
+        return [AsyncpgLink(each._con) for each in self.pool._holders if each._con is not None]
 
     async def close(self) -> None:
         await self.pool.close()

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 from aftercommit.errors import StoreBusy
+from aftercommit.runtime.process import here
 from aftercommit.stores.postgres.faults import of_the_parent
 from aftercommit.stores.postgres.link import Link, Pool
-from aftercommit.stores.sql.connections import LARGEST, abandoned
+from aftercommit.stores.sql.connections import LARGEST, abandoned, cut
 from aftercommit.stores.sql.engines import EnginePool
+
+
+class OpenPool(Pool, Protocol):
+    """One that the outbox has opened."""
+
+    def idle(self) -> list[Link]:
+        """What it has at hand."""
 
 
 class OwnPool:
@@ -21,15 +29,16 @@ class OwnPool:
         kind: type[Link],
         conninfo: str,
         connect: Callable[[type[Link], str], Awaitable[Link]],
-        open_pool: Callable[[type[Link], str, bool], Awaitable[Pool]],
+        open_pool: Callable[[type[Link], str, bool], Awaitable[OpenPool]],
     ) -> None:
         self._kind = kind
         self.conninfo = conninfo
         self._connect = connect
         self._open_pool = open_pool
-        self._pool: Pool | None = None
+        self._pool: OpenPool | None = None
         self._home: object = 0
         self._opening = kind.lock()
+        self._lent: set[Link] = set()
         self.is_direct = False
 
     async def take(self) -> Link:
@@ -37,12 +46,14 @@ class OwnPool:
         if pool is None or self._home is not self._kind.home():
             pool = await self._opened()
         try:
-            return await pool.take()
+            link = await pool.take()
         except StoreBusy:
             await self._is_direct()  # none is free, or none can be opened
             raise
+        self._lent.add(link)
+        return link
 
-    async def _opened(self) -> Pool:
+    async def _opened(self) -> OpenPool:
         if self._home is not (home := self._kind.home()):
             self.abandon()  # of a loop that has ended, so its connections can only be left alone
             self._home = home
@@ -61,6 +72,7 @@ class OwnPool:
             await link.leave()
 
     async def give(self, link: Link) -> None:
+        self._lent.discard(link)
         if self._pool is not None and link.pool is self._pool:
             await self._pool.give(link)
         else:
@@ -81,7 +93,12 @@ class OwnPool:
     def abandon(self) -> None:
         if self._pool is not None:
             abandoned.append(self._pool)
+            if here.is_forked:
+                for link in [*self._pool.idle(), *self._lent]:
+                    abandoned.append(link)
+                    cut(link)
         self._pool = None
+        self._lent = set()
         self._opening = self._kind.lock()  # a thread of the parent may hold the old one
 
 

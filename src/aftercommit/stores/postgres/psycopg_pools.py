@@ -57,6 +57,9 @@ class PsycopgPool:
     async def check(self) -> None:
         await _awaited(self.pool.check())
 
+    def idle(self) -> list[Link]:
+        return [self._kind(each) for each in self.pool._pool]
+
     async def close(self) -> None:
         await _awaited(self.pool.close())
 
