@@ -139,8 +139,7 @@ def install(store: SqlStore, journal: Journal) -> None:
     for variable, number in ((VARIABLE, signal.SIGKILL), (STOP, signal.SIGSTOP)):
         if where := os.environ.get(variable):
             Fault(journal, where, number).install(store)
-    if "STORM_REAL" not in os.environ:
-        limit_standstill()
+    limit_standstill()
 
 
 def limit_standstill(change: Call = setattr) -> None:

@@ -93,7 +93,7 @@ def event_of(key: str, number: int, does: str | None = None) -> EventEnvelope:
 
 
 def main(spec: dict[str, Any]) -> None:
-    faulthandler.register(signal.SIGUSR1)
+    faulthandler.register(signal.SIGUSR1)  # shows where its threads are
     worker.main(spec, Instance)
 
 

@@ -29,7 +29,9 @@ def type_of(number: int) -> str:
 class KeyListener:
     """Has one effect per event. What else it does, the event's payload says, and how often calls shall fail."""
 
-    def __init__(self, journal: Journal, effects: Effects, folder: Path, *, failures: float, obeys: bool, slow: float = 0.0) -> None:
+    def __init__(
+        self, journal: Journal, effects: Effects, folder: Path, *, failures: float, obeys: bool, slow: float
+    ) -> None:
         self._journal = journal
         self._effects = effects
         self._gate = folder / "gate"
