@@ -153,12 +153,12 @@ class Coordinator(Repeating):
         view = await fleet.membership.view()
         if not fleet.ownership.is_heard:
             return True
-        await self._bury_the_silent(view)
         wanted = plan(view, me=me, stale_after=fleet.stale_timeout, is_steady=self._is_steady(view))
         if wanted.give:
             await self._give(wanted.give)
         taken = await fleet.membership.take(me, wanted.take, fleet.stale_timeout) if wanted.take else {}
         fleet.follow(fleet.ownership.took(taken))
+        await self._bury_the_silent(view)  # last: one that stands still may have its own row locked
         return len(taken) == len(wanted.take)
 
     def _is_steady(self, view: FleetView) -> bool:
