@@ -30,6 +30,7 @@ TIMES = {
     "stale_timeout": 2.0,
     "rebalance_interval": 0.3,
     "poll_interval": 0.1,
+    "drain_timeout": 1.0,
 }
 
 #: How long the first event of a key may wait for its end, and an instance for its own, while nobody takes the machine
@@ -235,7 +236,7 @@ def weathered(ordered: OrderedFleet, runtimes: list[str], *, seconds: float, at_
     ("fleet", "runtime"), [("postgres", "threads"), ("mariadb", "asyncio"), ("sqlite", "threads")], indirect=["fleet"]
 )
 def test_promise_08_order_per_key_goes_on_after_a_storm(ordered: OrderedFleet, runtime: str) -> None:
-    weathered(ordered, [runtime], seconds=3.0, at_most=0.4, seed=15)
+    weathered(ordered, [runtime], seconds=2.5, at_most=0.3, seed=15)
 
 
 @pytest.mark.slow
