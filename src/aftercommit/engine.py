@@ -31,7 +31,7 @@ from aftercommit.polling.manual import ManualDelivery
 from aftercommit.polling.poller import OutboxPoller
 from aftercommit.polling.upkeep import Purge
 from aftercommit.ports import EventStore, Runtime
-from aftercommit.service import Service
+from aftercommit.service import Countdown, Service
 from aftercommit.writing.writer import OutboxWriter
 
 log = Log("aftercommit.engine")
@@ -183,16 +183,16 @@ class Engine:
                 self.ownership.share()
         except BaseException:
             self.is_started = False
-            await self._leave()
+            await self._leave(Countdown(self.runtime))
             raise
 
-    async def _leave(self) -> None:
+    async def _leave(self, time: Countdown) -> None:
         """Sign off, and let the others know."""
         if self._fleet is not None:
-            await self._fleet.stop()
+            await self._fleet.stop(time)
         for messenger in (self._listener, self._announcer):
             if messenger is not None:
-                await messenger.stop()
+                await messenger.stop(time.left())
 
     def _optional_services(self) -> list[Service]:
         services: list[Service] = []
@@ -208,15 +208,18 @@ class Engine:
         return [self.keeper, self.settler, *self._optional_services(), *others]
 
     async def stop(self) -> None:
-        """Everything ends, in the order of the walk; the keeper is last, so that no lease runs out meanwhile."""
+        """Everything ends, in the order of the walk; the keeper is last, so that no lease runs out meanwhile. Nothing
+        here waits for the store itself: a loop that does is left behind when its time is over."""
         self.is_started = False
         self.hot_path.is_active = self.hot_path.is_open = False
-        await self.purge.stop()
-        await self.poller.stop()
+        time = Countdown(self.runtime)
+        await self.purge.stop(time.left())
+        await self.poller.stop(time.left())
         await self.dispatcher.close(self._config.drain_timeout)
         await self.settler.finish(self._config.drain_timeout.total_seconds())
-        await self._leave()
-        await self.keeper.stop()
+        time = Countdown(self.runtime)
+        await self._leave(time)
+        await self.keeper.stop(time.left())
         await self.runtime.close()
 
     # ------------------------------------------------------------ seeing

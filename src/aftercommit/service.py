@@ -15,6 +15,9 @@ log = Log("aftercommit.service")
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
 
+#: Seconds that a loop gets to end. One that waits for a store that does not answer is left behind.
+ENDS_WITHIN = 5.0
+
 
 class Service(ABC):
     """Runs `step` over and over on a task of its own. Starting twice and stopping twice are fine."""
@@ -31,8 +34,12 @@ class Service(ABC):
         self._task: Task | None = None
 
     @property
+    def was_started(self) -> bool:
+        return self._task is not None
+
+    @property
     def is_running(self) -> bool:
-        return self._task is not None and not self.is_stopping
+        return self.was_started and not self.is_stopping
 
     def start(self) -> None:
         if self._task is None:
@@ -57,12 +64,23 @@ class Service(ABC):
         log.error("%s failed and goes on in %.2f s: %s", self.name, pause, traceback_text(error))
         await self.monitor.wait_for(lambda: self.is_stopping, pause)
 
-    async def stop(self, timeout: float | None = 5.0) -> bool:
+    async def stop(self, timeout: float | None = None) -> bool:
         """Whether it ended within the time."""
         with self.monitor:
             self.is_stopping = True
             self.monitor.notify_all()
-        return self._task is None or await self._task.join(timeout)
+        return self._task is None or await self._task.join(ENDS_WITHIN if timeout is None else timeout)
+
+
+class Countdown:
+    """The time of one loop to end, for several that end one after the other."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._clock = runtime.clock
+        self._ends_at = runtime.clock() + ENDS_WITHIN
+
+    def left(self) -> float:
+        return max(0.0, self._ends_at - self._clock())
 
 
 class Repeating(Service):

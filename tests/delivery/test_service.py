@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aftercommit.service import FIRST_PAUSE, LONGEST_PAUSE, Service
+from aftercommit.service import ENDS_WITHIN, FIRST_PAUSE, LONGEST_PAUSE, Countdown, Service
 from tests.delivery.faulty import (
     count_from_here,  # noqa: F401  (used by every test here)
     ours,
@@ -182,5 +182,20 @@ def test_a_pause_ends_when_the_loop_is_stopped(world: World) -> None:
         started = runtime.clock()
         assert await service.stop(PATIENCE)
         assert runtime.clock() - started < LONGEST_PAUSE / 2
+
+    with_runtime(world, scenario)
+
+
+def test_loops_that_end_one_after_the_other_share_the_time_of_one(world: World) -> None:
+    async def scenario(runtime: Any) -> None:
+        now = runtime.clock()
+        runtime.clock = lambda: now
+        time = Countdown(runtime)
+        assert time.left() == ENDS_WITHIN
+        now += ENDS_WITHIN - 1
+        assert Countdown(runtime).left() == ENDS_WITHIN
+        assert time.left() == pytest.approx(1)
+        now += 2
+        assert time.left() == 0
 
     with_runtime(world, scenario)

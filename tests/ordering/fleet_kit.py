@@ -113,8 +113,12 @@ class Node:
 
     async def die(self) -> None:
         """No sign-off: only the loops end."""
+        self.fleet.sign_off = nothing  # type: ignore[method-assign]
         for service in self.fleet.services:
             await service.stop()
+
+
+async def nothing() -> None: ...
 
 
 class FleetKit:

@@ -11,7 +11,7 @@ import pytest
 from aftercommit import Cluster
 from aftercommit.errors import SchemaMismatch
 from aftercommit.ordering.fleet import cluster_of
-from tests.delivery.faulty import short_pauses, until
+from tests.delivery.faulty import Unreachable, short_pauses, until
 from tests.ordering.fleet_kit import ALL, RARELY, SOON, FleetKit, Node, in_a_fleet, owners
 from tests.servers import PrivatePostgres
 from tests.stores.postgres_kit import make_impatient
@@ -389,5 +389,22 @@ def test_the_cluster_shows_members_partitions_and_lags(world: World) -> None:
         assert cluster.unowned == (5, *range(128, 256))
         assert cluster.lags == {}
         assert (await cluster_seen_by(bob)).members[1].is_me
+
+    in_a_fleet(world, scenario)
+
+
+def test_a_silent_member_that_cannot_be_removed_keeps_nobody_from_what_is_free(world: World) -> None:
+    """It may have stopped inside a transaction, and its row is locked."""
+
+    async def scenario(kit: FleetKit) -> None:
+        alice, bob = await kit.started("alice"), await kit.started("bob")
+        await alice.die()
+        world.change("UPDATE outbox_instance SET heartbeat_at = 0 WHERE id = 'alice'")
+        world.change("UPDATE outbox_partition SET expires_at = 0 WHERE owner = 'alice'")
+        fault = bob.membership.fail("bury")
+        with pytest.raises(Unreachable):
+            await bob.fleet.coordinator.work()
+        assert fault.fired
+        assert bob.owned == ALL
 
     in_a_fleet(world, scenario)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tests.databases import Database
 
 _CREATE = {
+    "sqlite": "CREATE TABLE effect (serial INTEGER PRIMARY KEY AUTOINCREMENT, {})",
     "postgres": "CREATE UNLOGGED TABLE effect (serial bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, {})",
     "mariadb": "CREATE TABLE effect (serial bigint AUTO_INCREMENT PRIMARY KEY, {}) ENGINE = MyISAM",
 }

@@ -48,8 +48,11 @@ class Fault:
         self._passes = int(passes or 1)
         self._number = number
         self._lock = threading.Lock()
+        self._pid = os.getpid()
 
     def __call__(self) -> None:
+        if os.getpid() != self._pid:
+            return  # forked from the one that is meant
         with self._lock:
             self._passes -= 1
             if self._passes == 0:

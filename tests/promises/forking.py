@@ -10,14 +10,18 @@ import contextlib
 import json
 import multiprocessing
 import os
+import signal
 import sqlite3
 import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
+import sqlalchemy
+
 from aftercommit import AsyncOutbox, EventEnvelope, Outbox
 from aftercommit.events import ids
+from aftercommit.stores.sql.connections import abandoned
 from tests.promises.forks import CALM, CHILD_PATIENCE, Child, ForkingHandler, Program, forking_begins
 from tests.promises.listener import EVENT, Listener
 from tests.promises.places import world_of
@@ -442,6 +446,69 @@ def sessions_after_the_end_of_a_child(program: Program) -> dict[str, Any]:
         program.until_effects(program.write(outbox, 5))
         after = sessions(program.world)
     return {"ends": ends, "before": sorted(before), "after": sorted(after)}
+
+
+def killed_beside_its_child(program: Program, target: Callable[[Program], Any] | None = None) -> dict[str, Any]:
+    """A process forks inside a transaction, its store at work beside it, and is killed. Its child goes on. Which
+    sessions there are of those that it had."""
+
+    def parent(told: int) -> None:
+        outbox = program.outbox() if target is None else Outbox(target(program), **CALM)
+        with outbox:
+            program.write(outbox)
+            program.at_rest(outbox)
+            with outbox.transaction():
+                outbox.write(program.event())
+                lives_on(program, told)
+
+    return killed(program, parent)
+
+
+def killed_beside_its_child_with_an_engine(program: Program) -> dict[str, Any]:
+    def engine(program: Program) -> Any:
+        driver = {"postgres": "postgresql+psycopg", "mariadb": "mysql+pymysql"}[program.world.database]
+        return sqlalchemy.create_engine(f"{driver}://{program.world.url.partition('://')[2]}")
+
+    return killed_beside_its_child(program, engine)
+
+
+def killed_on_a_loop_beside_its_child(program: Program) -> dict[str, Any]:
+    async def main(told: int) -> None:
+        async with program.outbox(AsyncOutbox) as outbox:
+            await outbox.poll()
+            async with outbox.transaction():
+                await outbox.write(program.event())
+                lives_on(program, told)
+
+    return killed(program, lambda told: asyncio.run(main(told)))
+
+
+def lives_on(program: Program, told: int) -> None:
+    """Fork a child that has nothing to do, and say so when it does it."""
+    had = sessions(program.world)
+    if not (child := os.fork()):
+        threading.Event().wait()
+    os.write(told, json.dumps({"child": child, "had": sorted(had)}).encode())
+    threading.Event().wait()
+
+
+def killed(program: Program, parent: Callable[[int], None]) -> dict[str, Any]:
+    program.outbox().create_schema()
+    heard, told = os.pipe()
+    before = sessions(program.world)
+    if not (pid := os.fork()):
+        abandoned.append(program.world.__dict__.pop("somebody"))  # whose connection is not the child's to close
+        parent(told)
+    said = json.loads(os.read(heard, 65536))
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    had = set(said["had"]) - before
+    try:
+        with contextlib.suppress(AssertionError):
+            program.until(lambda: not sessions(program.world) & had)
+        return {"had": len(had), "has": len(sessions(program.world) & had)}
+    finally:
+        os.kill(said["child"], signal.SIGKILL)
 
 
 def private_database(program: Program) -> dict[str, Any]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import faulthandler
 import json
+import os
 import random
+import signal
 import sys
 from typing import Any
 
@@ -18,12 +22,14 @@ class Instance(worker.Worker):
     """More commands."""
 
     def _register(self, spec: dict[str, Any]) -> None:
+        self.effects = Effects(self.world.somebody)
         listener = KeyListener(
             self.journal,
-            Effects(self.world.somebody),
+            self.effects,
             self.world.folder,
             failures=spec["failures"],
             obeys=spec["obeys"],
+            slow=spec["slow"],
         )
         self.outbox.register(SYNC, listener.sync)
         self.outbox.register(ASYNC, listener.coloured)
@@ -36,11 +42,12 @@ class Instance(worker.Worker):
         return [event.event_id for event in events]
 
     async def write_keys(
-        self, keys: list[str], at_least: int, seed: int, together: int, pause: float
+        self, keys: list[str], at_least: int, seed: int, together: int, pause: float, is_even: bool = False
     ) -> dict[str, int]:
-        """That many events, and then on until the gate is open; a few keys get most of them. How many each has got."""
+        """That many events, and then on until the gate is open; a few keys get most of them, unless all get the same.
+        How many each has got."""
         chance, written = random.Random(seed), dict.fromkeys(keys, 0)
-        weights = [1 / rank for rank in range(1, len(keys) + 1)]
+        weights = [1 if is_even else 1 / rank for rank in range(1, len(keys) + 1)]
         while sum(written.values()) < at_least or not self.gate.exists():
             events = []
             for key in chance.choices(keys, weights, k=chance.randint(1, together)):
@@ -56,6 +63,25 @@ class Instance(worker.Worker):
         discarded: bool = await self.outbox.dead.discard(event_id, reason="not needed any more")
         return discarded
 
+    async def hog(self, seconds: float) -> None:
+        """Keep the GIL for so long, in a call of C: nothing of this process runs."""
+        ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+
+    async def fork(self) -> int:
+        """Another instance, with all that this one has in memory and open; SIGTERM ends it. Its pid."""
+        if pid := os.fork():
+            return pid
+        signal.alarm(300)  # whatever becomes of the test
+        signal.set_wakeup_fd(-1)
+        self._parents = self.world.__dict__.pop("somebody")  # a connection that is the parent's
+        self.effects._database = self.world.somebody
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        await self.outbox.start()
+        self.journal.say("fault", "forked", os.getpid())
+        signal.sigwait([signal.SIGTERM])
+        await self.outbox.close()
+        os._exit(0)
+
     async def blocked(self) -> list[str]:
         """Keys that stand still."""
         return [blocked.key for blocked in (await self.outbox.stats()).blocked]
@@ -67,6 +93,7 @@ def event_of(key: str, number: int, does: str | None = None) -> EventEnvelope:
 
 
 def main(spec: dict[str, Any]) -> None:
+    faulthandler.register(signal.SIGUSR1)  # shows where its threads are
     worker.main(spec, Instance)
 
 

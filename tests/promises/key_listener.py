@@ -16,6 +16,7 @@ from typing import Any
 from aftercommit import EventEnvelope
 from tests.promises.effects import Effects
 from tests.promises.journal import Journal
+from tests.promises.waiting import pause
 
 #: The events of a key alternate: one for a handler that is `def`, one for a handler that is `async def`.
 SYNC, ASYNC = "Walked", "Flown"
@@ -28,13 +29,16 @@ def type_of(number: int) -> str:
 class KeyListener:
     """Has one effect per event. What else it does, the event's payload says, and how often calls shall fail."""
 
-    def __init__(self, journal: Journal, effects: Effects, folder: Path, *, failures: float, obeys: bool) -> None:
+    def __init__(
+        self, journal: Journal, effects: Effects, folder: Path, *, failures: float, obeys: bool, slow: float
+    ) -> None:
         self._journal = journal
         self._effects = effects
         self._gate = folder / "gate"
         self._ice = folder / "ice"
         self._failures = failures
         self._obeys = obeys
+        self._slow = slow
 
     def sync(self, event: EventEnvelope) -> None:
         with self._delivery(event) as order:
@@ -43,6 +47,8 @@ class KeyListener:
                     threading.Event().wait()
                 case "freeze":
                     hold_the_interpreter(self._ice)
+            if self._slow:
+                pause(random.uniform(0.0, self._slow))
             self._effects.add(event.key, order["n"])
 
     async def coloured(self, event: EventEnvelope) -> None:
@@ -52,6 +58,8 @@ class KeyListener:
                     await asyncio.Event().wait()
                 case "freeze":
                     os.close(os.open(self._ice, os.O_RDONLY))  # the loop stands as long as nobody opens the other end
+            if self._slow:
+                await asyncio.sleep(random.uniform(0.0, self._slow))
             await asyncio.to_thread(self._effects.add, event.key, order["n"])
 
     @contextmanager

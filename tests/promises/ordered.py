@@ -80,7 +80,7 @@ class OrderedFleet:
 
     def _made(self, **order: Any) -> Outbox:
         """An outbox to which the tables belong now."""
-        outbox = Outbox.writer_only(self.fleet.url, **order)
+        outbox = Outbox.writer_only(self.fleet.table.url, **order)
         outbox.create_schema()
         return outbox
 
@@ -90,7 +90,7 @@ class OrderedFleet:
         """One that waits for orders."""
         order = {"ordered": True, "on_dead": self.on_dead, "max_abandoned": 100}
         options = {**self.times, **order, **spec.pop("options", {})}
-        plain = {"handler": "both", "gate": None, "failures": 0.0, "obeys": False}
+        plain = {"handler": "both", "gate": None, "failures": 0.0, "obeys": False, "slow": 0.0}
         given = {**self.fleet.place(runtime), **plain, **spec, "options": options}
         return self.fleet.process("instance", given, **(birth or {}))
 

@@ -202,6 +202,24 @@ def test_promise_14_fork_safe_the_sessions_of_the_parent_outlive_its_children(fl
     each_delivered_once(fleet, 10)
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        "killed_beside_its_child",
+        "killed_beside_its_child_with_an_engine",
+        "killed_on_a_loop_beside_its_child",
+    ],
+)
+@pytest.mark.parametrize("fleet", ["postgres", "mariadb"], indirect=True)
+def test_promise_14_fork_safe_the_sessions_of_a_killed_parent_end_although_its_child_lives(
+    fleet: Fleet, program: str
+) -> None:
+    """A session that went on would keep the rows of its transaction locked, and all others would pass over them."""
+    found = forking(fleet, program)
+    assert found["had"]
+    assert not found["has"]
+
+
 def test_promise_14_fork_safe_a_child_leaves_its_parents_private_database_alone(fleet: Fleet) -> None:
     assert forking(fleet, "private_database")["ended"] == 0
     assert len(fleet.journal.ids("effect")) == 3

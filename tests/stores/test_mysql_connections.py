@@ -148,8 +148,11 @@ def test_whoever_finds_no_connection_free_is_told(
     run_in(colour, scenario())
 
 
-def test_a_forked_child_leaves_the_parents_connections_alone(play: Any, table: Table) -> None:
-    """As the child sees it: abandoned, neither closed nor used, and opened anew."""
+def test_a_forked_child_leaves_the_parents_connections_alone(
+    play: Any, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the child sees it: abandoned, neither closed nor used, and opened anew. It has no copies of sockets here."""
+    monkeypatch.setattr(connections, "cut", lambda link: None)
 
     async def scenario(store: Any) -> None:
         await insert(store, event())

@@ -78,6 +78,7 @@ class Settler(Service):
         self._pending: list[Unsettled] = []
         self._flushing = 0
         self._lets_all_pass = False
+        self._ends_at: float | None = None
         self._flushed_at = float("-inf")
         self._space = runtime.monitor()
 
@@ -140,8 +141,18 @@ class Settler(Service):
 
     async def finish(self, limit: float) -> None:
         """Write the rest before the end; what cannot be written in time is delivered again when its lease is over."""
-        await self.stop()
-        until = self.runtime.clock() + limit
+        self._ends_at = self.runtime.clock() + limit
+        if not self.was_started:
+            await self._write_rest(self._ends_at)
+        elif not (await self.stop(limit) or await self.stop()):
+            log.error("%d outcomes could not be written: the store did not answer in time", self.unsettled)
+
+    async def _run(self) -> None:
+        await super()._run()
+        if self._ends_at is not None:  # here, because whoever closes must not wait for the store itself
+            await self._write_rest(self._ends_at)
+
+    async def _write_rest(self, until: float) -> None:
         pause, problem = FIRST_PAUSE, "the store did not answer in time"
         while self.unsettled:
             try:

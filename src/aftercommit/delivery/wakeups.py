@@ -168,7 +168,7 @@ class WakeupListener(Service):
         if self._fleet is not None:
             self._fleet.call()
 
-    async def stop(self, timeout: float | None = 5.0) -> bool:
+    async def stop(self, timeout: float | None = None) -> bool:
         self.is_stopping = True  # before the interrupt, which is heard once
         self._wakeups.interrupt()
         return await super().stop(timeout)

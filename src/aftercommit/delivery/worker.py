@@ -24,6 +24,7 @@ from aftercommit.events.redact import traceback_text
 from aftercommit.handlers.routing import Router
 from aftercommit.meter import Meter
 from aftercommit.ports import EventStore, Runtime, Task
+from aftercommit.service import Countdown
 
 log = Log("aftercommit.dispatcher")
 
@@ -203,8 +204,9 @@ class OutboxDispatcher:
             await self._give_up()
         self._settler.release(self.lanes.clear())
         self._settler.let_all_pass()
+        time = Countdown(self._runtime)
         for worker in self._workers:
-            await worker.join(None if self.lanes.is_quiet else LEFT_BEHIND)
+            await worker.join(time.left() if self.lanes.is_quiet else LEFT_BEHIND)
         self._workers = []
 
     async def _give_up(self) -> None:

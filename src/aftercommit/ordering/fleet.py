@@ -17,7 +17,7 @@ from aftercommit.events.log import Log
 from aftercommit.events.order import Cluster, ClusterMember, FleetView, Holder, Instance
 from aftercommit.events.redact import error_text
 from aftercommit.ports import Membership, Runtime
-from aftercommit.service import Repeating, Service
+from aftercommit.service import Countdown, Repeating, Service
 
 log = Log("aftercommit.fleet")
 
@@ -59,15 +59,22 @@ class Fleet:
     async def start(self) -> None:
         """Sign on, and take what is free at once."""
         await self.join()
+        self.heart.start()  # from here on it is the one that signs off
         await self.coordinator.work()
         self.ownership.share()
-        for service in self.services:
-            service.start()
+        self.coordinator.start()
 
-    async def stop(self) -> None:
-        """Sign off: others may take everything at once. A database that is away lets it expire instead."""
-        await self.coordinator.stop()
-        await self.heart.stop()
+    async def stop(self, time: Countdown | None = None) -> None:
+        """Nothing is taken any more; then sign off."""
+        time = time or Countdown(self.runtime)
+        await self.coordinator.stop(time.left())
+        if not self.heart.was_started:
+            await self.sign_off()
+        elif not await self.heart.stop(time.left()):
+            log.warning("instance %s could not sign off in time: the database does not answer", self.instance.id)
+
+    async def sign_off(self) -> None:
+        """Others may take everything at once. A database that is away lets it expire instead."""
         self.follow(self.ownership.clear())
         try:
             await self.membership.leave(self.instance.id)
@@ -102,11 +109,15 @@ class Fleet:
 class Heart(Repeating):
     """Lets the fleet hear that this instance is alive, and learns in return what it still owns. It beats on a task of
     its own, whatever handlers do. Past its deadline the instance owns nothing in its own eyes, a fifth of the time
-    before others may take over."""
+    before others may take over. With its last step it signs off: whoever closes must not wait for a database itself."""
 
     def __init__(self, fleet: Fleet, interval: timedelta) -> None:
         super().__init__(fleet.runtime, "aftercommit-heart", interval)
         self._fleet = fleet
+
+    async def _run(self) -> None:
+        await super()._run()
+        await self._fleet.sign_off()
 
     async def work(self) -> None:
         """One beat. An instance that was given up meanwhile signs on again, and keeps what nobody has taken."""
@@ -142,12 +153,12 @@ class Coordinator(Repeating):
         view = await fleet.membership.view()
         if not fleet.ownership.is_heard:
             return True
-        await self._bury_the_silent(view)
         wanted = plan(view, me=me, stale_after=fleet.stale_timeout, is_steady=self._is_steady(view))
         if wanted.give:
             await self._give(wanted.give)
         taken = await fleet.membership.take(me, wanted.take, fleet.stale_timeout) if wanted.take else {}
         fleet.follow(fleet.ownership.took(taken))
+        await self._bury_the_silent(view)  # last: one that stands still may have its own row locked
         return len(taken) == len(wanted.take)
 
     def _is_steady(self, view: FleetView) -> bool:

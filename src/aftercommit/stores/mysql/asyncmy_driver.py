@@ -44,6 +44,12 @@ class AsyncmyLink(DriverLink):
         return bool(self.raw.loop.is_closed())
 
     @property
+    def descriptor(self) -> int:
+        # Older releases speak through a stream.
+        speaker = getattr(self.raw, "_transport", None) or self.raw._writer
+        return int(speaker.get_extra_info("socket").fileno())
+
+    @property
     def charset(self) -> str:
         return str(self.raw._charset).lower()
 

@@ -79,6 +79,11 @@ class DriverLink(Link):
         return False
 
     @property
+    def descriptor(self) -> int:
+        """The number of its socket."""
+        raise NotImplementedError
+
+    @property
     def is_in_transaction(self) -> bool:
         return bool(self.raw.server_status & _IN_TRANSACTION)
 

@@ -32,6 +32,10 @@ class PymysqlLink(DriverLink):
         return bool(self.raw.open)
 
     @property
+    def descriptor(self) -> int:
+        return int(self.raw._sock.fileno())
+
+    @property
     def charset(self) -> str:
         return str(self.raw.charset).lower()
 

@@ -90,6 +90,10 @@ class AsyncpgLink(Link):
         return int(self.raw.get_server_pid())
 
     @property
+    def descriptor(self) -> int:
+        return int(getattr(self.raw, "_con", self.raw)._transport.get_extra_info("socket").fileno())
+
+    @property
     def version(self) -> int:
         return int(self.raw.get_server_version().major)
 

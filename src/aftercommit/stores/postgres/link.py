@@ -72,6 +72,11 @@ class Link(ABC):
 
     @property
     @abstractmethod
+    def descriptor(self) -> int:
+        """The number of its socket."""
+
+    @property
+    @abstractmethod
     def version(self) -> int:
         """The server's, without what comes behind the point."""
 

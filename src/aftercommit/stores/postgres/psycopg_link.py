@@ -69,6 +69,10 @@ class PsycopgLink(Link):
         return int(self.raw.info.backend_pid)
 
     @property
+    def descriptor(self) -> int:
+        return int(self.raw.fileno())
+
+    @property
     def version(self) -> int:
         return int(self.raw.info.server_version) // 10_000
 

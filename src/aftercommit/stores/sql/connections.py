@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import count
+from stat import S_ISSOCK
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from aftercommit.errors import StoreBusy
@@ -29,6 +31,18 @@ TRIES: Final = 10
 
 #: Connections of a parent process. Closing them here could undo what the parent does on them; they are kept for ever.
 abandoned: Final[list[object]] = []
+
+
+def cut(link: Any) -> None:
+    """In a forked child: give up its copy of the socket of a connection, and say nothing to the server. With a copy
+    open it would not hear of the parent's death, and would keep the rows of a transaction locked. The number stays
+    taken, by nothing: the driver believes that it is its own."""
+    with suppress(Exception):  # it is closed, or has no socket
+        descriptor = link.descriptor
+        if S_ISSOCK(os.fstat(descriptor).st_mode):
+            nothing = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nothing, descriptor, inheritable=False)
+            os.close(nothing)
 
 
 async def retrying(attempt: Callable[[], Coroutine[Any, Any, T]], fault_of: Callable[[Exception], Fault]) -> T:
@@ -190,6 +204,8 @@ class Pool(Generic[P]):
         """In a forked child: leave the parent's connections alone. Its threads may hold the lock, or stand in line."""
         self._lock = threading.RLock()
         abandoned.extend((*self._idle, *self._lent))
+        for one in (*self._idle, *self._lent):
+            cut(getattr(one, "link", None))
         self._idle, self._lent, self._line, self._called = [], set(), deque(), {}
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 from aftercommit.errors import StoreBusy
+from aftercommit.stores.sql.connections import abandoned, cut
 
 T = TypeVar("T")
 
@@ -52,16 +53,17 @@ class EnginePool(Generic[L]):
         self._call = _greenlet_call() if is_async else _call
         self._link = link
         self._is_dead = is_dead
-        self._lent: dict[int, Any] = {}
+        self._lent: dict[int, tuple[Any, L]] = {}
 
     async def take(self) -> L:
         with none_free_is_busy():
             lent = await self._call(self._engine.raw_connection)
-        self._lent[id(lent.driver_connection)] = lent
-        return self._link(lent)
+        link = self._link(lent)
+        self._lent[id(link.raw)] = lent, link
+        return link
 
     async def give(self, link: L) -> None:
-        lent = self._lent.pop(id(link.raw))
+        lent, _ = self._lent.pop(id(link.raw))
         if self._is_dead(link):
             await self._call(lent.invalidate)
         await self._call(lent.close)
@@ -77,10 +79,21 @@ class EnginePool(Generic[L]):
         """One was dead, so others may be. Those in use are not touched."""
         await self._call(self._engine.dispose)
 
+    def idle(self) -> list[L]:
+        """Of pools that keep them in a queue, as those of either colour do by default."""
+        queue = getattr(self._engine.pool, "_pool", None)
+        kept = getattr(queue, "queue", None) or getattr(getattr(queue, "_queue", None), "_queue", None) or ()
+        return [self._link(each) for each in kept]
+
     async def close(self) -> None:
         """It is the user's."""
 
     def abandon(self) -> None:
+        """What is idle, and what the outbox has in use; not what the user has."""
+        for link in [*self.idle(), *(link for _, link in self._lent.values())]:
+            abandoned.append(link)
+            cut(link)
+        self._lent.clear()
         self._engine.dispose(close=False)
 
 

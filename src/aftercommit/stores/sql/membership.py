@@ -58,7 +58,10 @@ class SqlMembership:
 
     async def take(self, instance_id: str, partitions: dict[int, int], lasts: timedelta) -> dict[int, int]:
         async def work(tx: Tx) -> dict[int, int]:
-            await self._change(tx, "fleet_take", id=instance_id, seen=_seen(partitions), lasts=to_micros(lasts))
+            seen = _seen(partitions)
+            if "fleet_free" in self._sql:  # where an UPDATE cannot pass over what is locked
+                seen = _seen(dict(await self._rows(tx, "fleet_free", seen=seen)))
+            await self._change(tx, "fleet_take", id=instance_id, seen=seen, lasts=to_micros(lasts))
             owned = await self._owned(tx, instance_id)
             # An epoch behind the one that was seen, and mine: nobody but me can have raised it.
             return {number: epoch for number, epoch in owned.items() if partitions.get(number) == epoch - 1}
