@@ -187,6 +187,10 @@ class AsyncpgListening(LoopSignal):
         self._heard: list[str] = []
         self._connection.add_termination_listener(lambda *_: self.wake())
 
+    @property
+    def descriptor(self) -> int:
+        return self._link.descriptor
+
     async def is_direct(self) -> bool:
         return await self._answered(self._link.is_direct())
 

@@ -199,6 +199,10 @@ class ListeningConnection(Protocol):
     def is_here(self) -> bool:
         """Whether it can be used from here; under asyncio it belongs to a loop."""
 
+    @property
+    def descriptor(self) -> int:
+        """The number of its socket."""
+
     async def is_direct(self) -> bool:
         """Whether the server is reached without a pooler, which would lend the session to others. Raises when the
         server does not answer soon."""

@@ -31,6 +31,10 @@ class PsycopgListening:
     def is_here(self) -> bool:
         return self._signal.is_here
 
+    @property
+    def descriptor(self) -> int:
+        return self._link.descriptor
+
     async def is_direct(self) -> bool:
         process = await self._ask(WHO_SERVES)
         return process is not None and int(process) == self._server.backend_pid

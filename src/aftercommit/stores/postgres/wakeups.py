@@ -10,7 +10,7 @@ from typing import Final
 from aftercommit.ports import WakeupsUnavailable
 from aftercommit.stores.postgres.executor import PostgresExecutor
 from aftercommit.stores.postgres.link import ListeningConnection
-from aftercommit.stores.sql.connections import abandoned
+from aftercommit.stores.sql.connections import abandoned, cut
 from aftercommit.stores.sql.execution import Executor, missing
 from aftercommit.stores.sql.statements import Statements, TableNames
 
@@ -110,6 +110,7 @@ class PostgresWakeups:
     def abandon(self) -> None:
         if self._connection is not None:
             abandoned.append(self._connection)
+            cut(self._connection)
         self._connection = None
         self._listening.discard(self)
 
