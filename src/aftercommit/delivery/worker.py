@@ -166,8 +166,11 @@ class OutboxDispatcher:
         if holding.is_suspect:
             # It keeps its place until its outcome is written: what runs next may kill the process.
             await self._settler.answered(entry)
+        if key is None:
+            return True
         # A lease that was lost meanwhile is another's, and so is what comes after it.
-        return key is None or (goes_on(outcome, self._rule) and self._runtime.clock() < holding.lease.deadline)
+        is_kept = self._runtime.clock() < holding.lease.deadline and not holding.is_overtaken
+        return is_kept and goes_on(outcome, self._rule)
 
     async def _may_start_suspect(self, holding: Holding) -> bool:
         """Counted in the table before it starts. The answer may take long, so all is asked again after it; one that is
