@@ -14,6 +14,7 @@ from aftercommit.events.redact import error_text
 from aftercommit.ports import Callback, EventStore, OpenTransaction, Runtime, WrittenRows
 from aftercommit.runtime.process import here
 from aftercommit.transactions.pending import PendingWrite
+from aftercommit.transactions.texts import may_undo, refuse_control
 
 log = logging.getLogger("aftercommit.transactions")
 
@@ -32,7 +33,7 @@ class Root:
     process: object
     blocks: list[OwnedTransaction] = field(default_factory=list)
     savepoints: int = 0
-    #: The raw connection was handed out, so rows may have been undone unseen.
+    #: The raw connection was handed out, or a statement may have undone more than it says: rows may be gone unseen.
     is_exposed: bool = False
 
 
@@ -145,7 +146,10 @@ class OwnedTransaction:
         _open.set((*[each for each in _open.get() if each._root is not None], self))
 
     async def _query(self, sql: str, parameters: Any = ()) -> QueryResult:
-        return await self._intact().opened.query(sql, parameters)
+        root = self._intact()
+        refuse_control(sql)
+        root.is_exposed = root.is_exposed or may_undo(sql)
+        return await root.opened.query(sql, parameters)
 
     async def _commit(self) -> None:
         """Commit, or release the savepoint. Again is fine."""

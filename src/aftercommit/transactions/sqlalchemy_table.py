@@ -69,7 +69,10 @@ class Rows:
         fate = fate_of(connection)
         if fate is None:
             self._check(connection)
-            fate = connection.info[KEY] = Fate()
+            driver = self._store.adopt(connection.connection.driver_connection)
+            fate = connection.info[KEY] = Fate(driver, self._described.fails_whole)
+        else:
+            fate.refuse_ended()
         return fate
 
     def lock_keys(self, connection: sa.Connection, keys: Sequence[str | None]) -> None:
