@@ -24,6 +24,9 @@ log = logging.getLogger("aftercommit.transactions")
 #: Where a connection's info has the fate of its open transaction.
 KEY: Final = "aftercommit"
 
+#: No statement has been run yet.
+_UNUSED: Final = object()
+
 #: How many ids one question names.
 _CHUNK: Final = 500
 
@@ -80,8 +83,8 @@ class Fate:
     driver: AdoptedTx | None
     #: Whether a question that fails would take the transaction with it.
     fails_whole: bool
-    #: The driver's word when SQLAlchemy used it last.
-    mark: object = None
+    #: The driver's mark when SQLAlchemy used it last.
+    mark: object = _UNUSED
     #: In order; a dict serves as the set.
     batches: dict[Batch, None] = field(default_factory=dict)
     #: Told of rows that a rollback took.
@@ -90,17 +93,13 @@ class Fate:
     is_doubtful: bool = False
     is_committing: bool = False
 
-    def __post_init__(self) -> None:
-        self.mark = None if self.driver is None else self.driver.mark
-
     def running(self, sql: str) -> None:
         """SQLAlchemy is about to run a statement."""
         if not self.is_doubtful:
             self.is_doubtful = self._has_strayed() or may_undo(sql)
 
     def ran(self) -> None:
-        if self.driver is not None:
-            self.mark = self.driver.mark
+        self.mark = None if self.driver is None else self.driver.mark
 
     def refuse_ended(self) -> None:
         """Before another row: in some drivers it would be saved at once, by itself."""
@@ -112,6 +111,8 @@ class Fate:
 
     def _has_strayed(self) -> bool:
         """Whether the driver may have run a statement that SQLAlchemy does not know of."""
+        if self.mark is _UNUSED:
+            return False  # and nothing is inserted yet
         return self.driver is None or self.mark is None or self.driver.mark != self.mark
 
     def committing(self, connection: Connection) -> None:
