@@ -29,6 +29,7 @@ TEXTS = {
     "rollback": ("ROLLBACK",),
     "anew": ("ROLLBACK", "BEGIN"),
     "statement": ("SELECT 1",),
+    "hidden savepoint": ("SELECT 1; SAVEPOINT mine",),
     "hidden": ("SELECT 1; ROLLBACK TO SAVEPOINT mine",),  # where a driver takes it
     "bad statement": ("SELECT nothing FROM nowhere",),
 }
@@ -58,6 +59,7 @@ SEEN = (
     ["write", ("driver", "savepoint"), "write", ("driver", "back")],
     ["write", ("driver", "bad statement")],
     ["write", ("driver", "enter block"), "write", ("driver", "undo block"), "write"],
+    [("library", "hidden savepoint"), "write", ("library", "hidden")],
 )
 
 Program = list[Any]
@@ -126,7 +128,7 @@ async def prove(world: World, outbox: Any, play: Callable[[Program, str], Awaita
         await seen.reach(hot_count(outbox))
         await world.until_settled(hot_count(outbox))
         unseen = {row["payload"].strip('"') for row in world.rows()} - set(seen) - left
-        if any(words == "hidden" for _, words in (step for step in program if step != "write")):
+        if any(words.startswith("hidden") for _, words in (step for step in program if step != "write")):
             has_committed = False  # the error of its second half may answer whoever asks next
         assert not (has_committed and unseen), program
         left |= unseen  # until their lease is over
@@ -199,6 +201,38 @@ def test_a_usual_transaction_is_asked_nothing_more(shop: Shop) -> None:
         asked = [sql for sql, _ in ran if sql.startswith("SELECT") and "outbox_event" in sql]
         assert len(asked) == (1 if shop.world.database == "sqlite" else 0)
         assert hot_count(outbox) == 2
+
+    shop.run(scenario)
+
+
+@pytest.mark.parametrize("kind", ["session", "own"])
+def test_a_procedure_that_rolls_back_is_seen(shop: Shop, kind: str) -> None:
+    if shop.world.database != "mariadb":
+        pytest.skip("where a procedure in a transaction cannot end it")
+
+    async def scenario() -> None:
+        outbox = shop.outbox()
+        await outbox.start()
+        shop.world.change("DROP PROCEDURE IF EXISTS starts_anew")
+        shop.world.change("CREATE PROCEDURE starts_anew() BEGIN ROLLBACK; START TRANSACTION; END")
+
+        def work(session: Session) -> None:
+            plain(outbox).write("T", '"undone"', tx=session)
+            session.flush()
+            session.execute(text("CALL starts_anew()"))
+            plain(outbox).write("T", '"kept"', tx=session)
+            session.commit()
+
+        if kind == "session":
+            await shop.in_session(work)
+        else:
+            async with outbox.transaction() as tx:
+                await outbox.write("T", '"undone"')
+                await tx.execute("CALL starts_anew()")
+                await outbox.write("T", '"kept"')
+        await shop.seen.reach(1)
+        await shop.world.until_settled(1)
+        assert (list(shop.seen), hot_count(outbox), shop.committed()) == (["kept"], 1, ["kept"])
 
     shop.run(scenario)
 
