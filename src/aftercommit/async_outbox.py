@@ -99,7 +99,7 @@ class AsyncOutbox(OutboxBase):
         return self._tracked(PendingWrite(name, lambda: self._bus.publish(event, write)), context)
 
     def _tracked(self, pending: PendingWrite[T], context: TxContext) -> PendingWrite[T]:
-        if isinstance(context, OwnedTransaction):
+        if isinstance(context, OwnedTransaction | UnitOfWork):
             context.track(pending)
         return pending
 

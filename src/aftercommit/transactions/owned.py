@@ -8,12 +8,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
-from aftercommit.errors import NotAwaited, NotInTransaction, TransactionEnded, UnsupportedTransaction
+from aftercommit.errors import NotInTransaction, TransactionEnded, UnsupportedTransaction
 from aftercommit.events.claims import QueryResult
 from aftercommit.events.redact import error_text
 from aftercommit.ports import Callback, EventStore, OpenTransaction, Runtime, WrittenRows
 from aftercommit.runtime.process import here
-from aftercommit.transactions.pending import PendingWrite
+from aftercommit.transactions.pending import PendingWrite, forgive, refuse_unawaited
 from aftercommit.transactions.texts import may_undo, refuse_control
 
 log = logging.getLogger("aftercommit.transactions")
@@ -162,7 +162,7 @@ class OwnedTransaction:
             )
         try:
             if self._pending:
-                self._refuse_unawaited()
+                refuse_unawaited(self._pending)
             if not root.opened.is_open:
                 raise _ended_elsewhere()
             if len(root.blocks) > 1:
@@ -253,20 +253,10 @@ class OwnedTransaction:
             raise _ended_elsewhere()
         return root
 
-    def _refuse_unawaited(self) -> None:
-        if forgotten := [each for each in self._pending if not each.is_awaited or each.is_refused]:
-            names = ", ".join(pending.what for pending in forgotten)
-            raise NotAwaited(
-                f"write() of {names} was never awaited, or in another task, so nothing of it is saved; the transaction "
-                "is rolled back",
-                fix="await outbox.write(…), in the task that opened the transaction",
-            )
-
     def _end(self, how: str, root: Root) -> None:
         self._ended, self._root = how, None
         root.blocks.remove(self)
-        while self._pending:
-            self._pending.pop().forgive()  # awaited, reported, or undone with its transaction
+        forgive(self._pending)  # awaited, reported, or undone with its transaction
         self._leave_context()
 
     def _leave_context(self) -> None:

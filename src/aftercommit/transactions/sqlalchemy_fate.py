@@ -12,17 +12,21 @@ from weakref import WeakSet
 
 from sqlalchemy import Connection, Engine, Table, event, select
 
-from aftercommit.errors import TransactionEnded
+from aftercommit.errors import NotAwaited, TransactionEnded
 from aftercommit.events.claims import RowKey
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.redact import error_text
 from aftercommit.ports import AdoptedTx, Callback
+from aftercommit.transactions.pending import PendingWrite, forgive, refuse_unawaited
 from aftercommit.transactions.texts import may_undo
 
 log = logging.getLogger("aftercommit.transactions")
 
 #: Where a connection's info has the fate of its open transaction.
 KEY: Final = "aftercommit"
+
+#: Where it has the writes that have to be awaited before a commit.
+WRITES: Final = "aftercommit_writes"
 
 #: No statement has been run yet.
 _UNUSED: Final = object()
@@ -186,6 +190,10 @@ def follow(engine: Engine) -> None:
         event.listen(engine, name, _heard(act), insert=True)
     event.listen(engine, "before_cursor_execute", _running, insert=True)
     event.listen(engine, "after_cursor_execute", _ran, insert=True)
+    for name in ("commit", "prepare_twophase"):  # before all others
+        event.listen(engine, name, _refuse_unawaited, insert=True)
+    for name in ("rollback", "rollback_twophase"):
+        event.listen(engine, name, lambda connection, *_: forgive(writes_of(connection.info)), insert=True)
     event.listen(engine, "handle_error", _failed, insert=True)
     event.listen(engine, "reset", _reset, insert=True)
     event.listen(engine, "checkin", _given_back, insert=True)
@@ -234,6 +242,24 @@ def doubt_commit(connection: Connection) -> None:
         fate.is_committing = False
 
 
+def writes_of(info: dict[Any, Any]) -> list[PendingWrite[Any]]:
+    """Those on a connection or session that are still to be awaited, by what it keeps of others."""
+    found: list[PendingWrite[Any]] = info.setdefault(WRITES, [])
+    return found
+
+
+def _refuse_unawaited(connection: Connection, *_: Any) -> None:
+    writes = writes_of(connection.info)
+    try:
+        refuse_unawaited(writes)
+    except NotAwaited:
+        # SQLAlchemy takes a transaction whose commit raised for ended, and gives its connection back as it is.
+        connection.dialect.do_rollback(connection.connection)
+        raise
+    finally:
+        forgive(writes)
+
+
 def _rolled_back(fate: Fate, connection: Connection) -> None:
     fate.over(connection, committed=False)
 
@@ -264,6 +290,7 @@ def _reset(_: Any, record: Any, state: Any) -> None:
 
 def _given_back(_: Any, record: Any) -> None:
     """Also when nobody closed it: the pool finds connections whose owner is gone, and rolls them back."""
+    forgive(writes_of(record.info))
     fate: Fate | None = record.info.pop(KEY, None)
     if fate is not None:
         fate.end(committed=fate.is_committing)
