@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from enum import Enum
-from typing import Any, Self, TypeAlias, TypeVar, Unpack, overload
+from typing import Any, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
 from aftercommit.base import OutboxBase
 from aftercommit.engine import Engine, Stats
@@ -27,8 +27,9 @@ from aftercommit.writing.writer import refuse_without_transaction
 
 T = TypeVar("T")
 
-#: Awaited for the event's id. On a SQLAlchemy session it is the id itself, and need not be awaited.
-Writing: TypeAlias = PendingWrite[str | None] | EventId
+#: Awaited for the event's id. A coroutine to type checkers, so that they find a forgotten await. On a SQLAlchemy
+#: session it is the id itself, an EventId, and nothing is lost by a forgotten one.
+Writing: TypeAlias = Coroutine[Any, Any, str | None]
 
 
 class AsyncOutbox(OutboxBase):
@@ -59,7 +60,7 @@ class AsyncOutbox(OutboxBase):
         transaction = self._context(tx)
         if isinstance(transaction, UnitOfWork) and transaction.is_at_once:
             ids = self._join([envelope], transaction)
-            return EventId(ids[0]) if ids else suppressed(envelope.event_type)
+            return cast("Writing", EventId(ids[0])) if ids else suppressed(envelope.event_type)
         work = self._writing(envelope, transaction)
         return self._tracked(PendingWrite(envelope.event_type, work), transaction)
 
@@ -73,12 +74,12 @@ class AsyncOutbox(OutboxBase):
 
         return work
 
-    def write_all(self, events: Iterable[object], *, tx: Any = None) -> PendingWrite[list[str]] | EventIds:
+    def write_all(self, events: Iterable[object], *, tx: Any = None) -> Coroutine[Any, Any, list[str]]:
         """Write many at once; their ids in order. All are checked before the first is written."""
         envelopes = [self._composer.compose(event) for event in events]
         context = self._context(tx)
         if isinstance(context, UnitOfWork) and context.is_at_once:
-            return EventIds(self._join(envelopes, context))
+            return cast("Coroutine[Any, Any, list[str]]", EventIds(self._join(envelopes, context)))
         refuse_without_transaction(context)
 
         async def work() -> list[str]:
@@ -86,7 +87,7 @@ class AsyncOutbox(OutboxBase):
 
         return self._tracked(PendingWrite(f"{len(envelopes)} events", work), context)
 
-    def publish(self, event: object, *, tx: Any = None) -> PendingWrite[str | None]:
+    def publish(self, event: object, *, tx: Any = None) -> Writing:
         """Pass an object to its subscribers; one of a class with @outbox_event is written to the outbox first.
 
         Gives the event id, None when nothing was written. What a subscriber raises is raised here.
