@@ -19,6 +19,7 @@ from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.aio import AsyncioRuntime
+from aftercommit.transactions.by_hand import ByHand
 from aftercommit.transactions.joined import DbapiTransaction, UnitOfWork
 from aftercommit.transactions.owned import OwnedTransaction
 from aftercommit.transactions.pending import PendingWrite, suppressed
@@ -130,7 +131,8 @@ class AsyncOutbox(OutboxBase):
 
     async def begin(self) -> AsyncTransaction:
         """A transaction steered by hand. A `with` block around it rolls back unless commit() was called."""
-        return await AsyncTransaction(self, self._store, self._current().runtime, commits_on_exit=False).begin()
+        begun = await AsyncTransaction(self, self._store, self._current().runtime, commits_on_exit=False).begin()
+        return cast("AsyncTransaction", ByHand(begun))
 
     async def create_schema(self) -> None:
         """Create or upgrade the tables now."""

@@ -26,6 +26,7 @@ from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.detect import open_store
+from aftercommit.transactions.by_hand import ByHand
 from aftercommit.transactions.joined import DbapiTransaction
 from aftercommit.transactions.owned import OwnedTransaction, innermost
 from aftercommit.writing.compose import Composer
@@ -203,6 +204,8 @@ class OutboxBase(HandlerSet, ABC):
                     fix="with outbox.transaction() as tx: …; outbox.write(event)",
                 )
             return transaction
+        if isinstance(tx, ByHand):
+            tx = tx.transaction
         if isinstance(tx, OwnedTransaction):
             return self._own(tx)
         if any(each.__module__.startswith("sqlalchemy.") for each in type(tx).__mro__):  # without importing it

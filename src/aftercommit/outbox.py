@@ -6,7 +6,7 @@ import atexit
 from collections.abc import Callable, Coroutine, Iterable
 from enum import Enum
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from aftercommit.base import OutboxBase
 from aftercommit.engine import Engine, Stats
@@ -20,6 +20,7 @@ from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime, run
+from aftercommit.transactions.by_hand import ByHand
 from aftercommit.transactions.joined import DbapiTransaction, UnitOfWork
 from aftercommit.transactions.owned import OwnedTransaction
 from aftercommit.writing.compose import MISSING, WriteOptions
@@ -100,7 +101,8 @@ class Outbox(OutboxBase):
 
     def begin(self) -> Transaction:
         """A transaction steered by hand. A `with` block around it rolls back unless commit() was called."""
-        return Transaction(self, self._store, self._current().runtime, commits_on_exit=False).begin()
+        begun = Transaction(self, self._store, self._current().runtime, commits_on_exit=False).begin()
+        return cast("Transaction", ByHand(begun))
 
     def create_schema(self) -> None:
         """Create or upgrade the tables now."""

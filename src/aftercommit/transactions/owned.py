@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ class Root:
     """One transaction in the database and the blocks that are open in it, innermost last."""
 
     opened: OpenTransaction
-    #: The thread or task that opened it.
+    #: The thread or task that opened it; None when nobody can end it any more.
     opener: object
     #: In a forked child it is another one: the transaction is the parent's, and so is its connection.
     process: object
@@ -36,6 +37,9 @@ class Root:
     #: The raw connection was handed out, or a statement may have undone more than it says: rows may be gone unseen.
     is_exposed: bool = False
 
+
+#: Transactions that nobody can end any more. A finaliser may run anywhere, so they wait for the next one that begins.
+given_up: Final[deque[OwnedTransaction]] = deque()
 
 #: Transactions of a parent process that a forked child has met.
 _parents: list[Root] = []
@@ -125,6 +129,10 @@ class OwnedTransaction:
     async def _begin(self) -> None:
         if self._root is not None or self._ended is not None:
             raise TransactionEnded("this transaction was begun before", fix="call outbox.transaction() for each block")
+        while given_up:
+            lost = given_up.popleft()
+            if lost._root is not None and lost._runtime is self._runtime:  # else its event loop is another
+                await lost._undo(lost._root, _ended_elsewhere())  # whose notes are what its callbacks raise
         outer = innermost(self.outbox)
         if outer is None:
             if not self._store.is_ready:
@@ -256,7 +264,8 @@ class OwnedTransaction:
     def _end(self, how: str, root: Root) -> None:
         self._ended, self._root = how, None
         root.blocks.remove(self)
-        forgive(self._pending)  # awaited, reported, or undone with its transaction
+        if self._pending:
+            forgive(self._pending)  # awaited, reported, or undone with its transaction
         self._leave_context()
 
     def _leave_context(self) -> None:
