@@ -67,7 +67,7 @@ class AsyncOutbox(OutboxBase):
 
     def _writing(self, envelope: EventEnvelope, context: TxContext) -> Callable[[], Coroutine[Any, Any, str | None]]:
         """What a write has still to do once all is checked."""
-        refuse_without_transaction(context)
+        refuse_without_transaction(context, self._store)
 
         async def work() -> str | None:
             ids = await self._write_all([envelope], context)
@@ -81,7 +81,7 @@ class AsyncOutbox(OutboxBase):
         context = self._context(tx)
         if isinstance(context, UnitOfWork) and context.is_at_once:
             return cast("Coroutine[Any, Any, list[str]]", EventIds(self._join(envelopes, context)))
-        refuse_without_transaction(context)
+        refuse_without_transaction(context, self._store)
 
         async def work() -> list[str]:
             return await self._write_all(envelopes, context)

@@ -88,7 +88,7 @@ class Outbox(OutboxBase):
 
     def _make_ready(self, context: TxContext) -> None:
         if isinstance(context, DbapiTransaction):
-            refuse_without_transaction(context)
+            refuse_without_transaction(context, self._store)
             if not context.is_begun():
                 run(self._store.open())  # nothing is locked yet, so the table can still be made
             run(self._store.refuse_foreign(context.current_connection(), context.tx))

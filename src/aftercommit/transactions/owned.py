@@ -242,7 +242,9 @@ class OwnedTransaction:
 
     def _refuse(self) -> NoReturn:
         state = "was not begun" if self._ended is None else f"has been {self._ended}"
-        raise NotInTransaction(f"the transaction {state}", fix="with outbox.transaction() as tx: …")
+        raise NotInTransaction(
+            f"the transaction {state}", fix=f"{self._store.colour.block} outbox.transaction() as tx: …"
+        )
 
     def _own(self) -> Root:
         """Open, and of this process."""

@@ -121,6 +121,12 @@ class Rows:
         if not self._is_known(connection.engine):
             if not self._described.knows_itself:
                 self._open()
+            if not self._described.knows_itself:
+                raise UnsupportedTransaction(
+                    "the AsyncOutbox has not been opened, so it cannot know whether this is its database, and a "
+                    "blocking session cannot wait for it",
+                    fix="await outbox.start() or await outbox.create_schema() before the session writes",
+                )
             if not self._described.is_own(_answer_at(connection, self._described.whose_sql)):
                 raise self._other(connection.engine)
             self._ours.add(connection.engine.pool)
