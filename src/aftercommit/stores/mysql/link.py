@@ -157,7 +157,7 @@ class AdoptedLinkTx(LinkTx):
     @property
     def mark(self) -> object:
         """What the last statement gave. A rollback of the driver's leaves nothing there."""
-        return self._link.raw._result
+        return getattr(self._link.raw, "_result", None)
 
     async def _run(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult:
         if self._link.charset != "utf8mb4" and not all(_is_ascii(value) for value in parameters):

@@ -75,7 +75,7 @@ class AsyncpgLink(Link):
 
     @property
     def mark(self) -> object:
-        return getattr(self.raw, "_con", self.raw)._protocol.queries_count
+        return getattr(getattr(self.raw, "_con", self.raw)._protocol, "queries_count", None)
 
     @property
     def is_gone(self) -> bool:
