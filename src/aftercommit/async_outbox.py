@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from enum import Enum
-from typing import Any, Self, TypeAlias, TypeVar, Unpack, overload
+from typing import Any, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
 from aftercommit.base import OutboxBase
 from aftercommit.engine import Engine, Stats
@@ -19,6 +19,7 @@ from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.aio import AsyncioRuntime
+from aftercommit.transactions.by_hand import ByHand
 from aftercommit.transactions.joined import DbapiTransaction, UnitOfWork
 from aftercommit.transactions.owned import OwnedTransaction
 from aftercommit.transactions.pending import PendingWrite, suppressed
@@ -27,8 +28,9 @@ from aftercommit.writing.writer import refuse_without_transaction
 
 T = TypeVar("T")
 
-#: Awaited for the event's id. On a SQLAlchemy session it is the id itself, and need not be awaited.
-Writing: TypeAlias = PendingWrite[str | None] | EventId
+#: Awaited for the event's id. A coroutine to type checkers, so that they find a forgotten await. On a SQLAlchemy
+#: session it is the id itself, an EventId, and nothing is lost by a forgotten one.
+Writing: TypeAlias = Coroutine[Any, Any, str | None]
 
 
 class AsyncOutbox(OutboxBase):
@@ -59,13 +61,13 @@ class AsyncOutbox(OutboxBase):
         transaction = self._context(tx)
         if isinstance(transaction, UnitOfWork) and transaction.is_at_once:
             ids = self._join([envelope], transaction)
-            return EventId(ids[0]) if ids else suppressed(envelope.event_type)
+            return cast("Writing", EventId(ids[0])) if ids else suppressed(envelope.event_type)
         work = self._writing(envelope, transaction)
         return self._tracked(PendingWrite(envelope.event_type, work), transaction)
 
     def _writing(self, envelope: EventEnvelope, context: TxContext) -> Callable[[], Coroutine[Any, Any, str | None]]:
         """What a write has still to do once all is checked."""
-        refuse_without_transaction(context)
+        refuse_without_transaction(context, self._store)
 
         async def work() -> str | None:
             ids = await self._write_all([envelope], context)
@@ -73,20 +75,20 @@ class AsyncOutbox(OutboxBase):
 
         return work
 
-    def write_all(self, events: Iterable[object], *, tx: Any = None) -> PendingWrite[list[str]] | EventIds:
+    def write_all(self, events: Iterable[object], *, tx: Any = None) -> Coroutine[Any, Any, list[str]]:
         """Write many at once; their ids in order. All are checked before the first is written."""
         envelopes = [self._composer.compose(event) for event in events]
         context = self._context(tx)
         if isinstance(context, UnitOfWork) and context.is_at_once:
-            return EventIds(self._join(envelopes, context))
-        refuse_without_transaction(context)
+            return cast("Coroutine[Any, Any, list[str]]", EventIds(self._join(envelopes, context)))
+        refuse_without_transaction(context, self._store)
 
         async def work() -> list[str]:
             return await self._write_all(envelopes, context)
 
         return self._tracked(PendingWrite(f"{len(envelopes)} events", work), context)
 
-    def publish(self, event: object, *, tx: Any = None) -> PendingWrite[str | None]:
+    def publish(self, event: object, *, tx: Any = None) -> Writing:
         """Pass an object to its subscribers; one of a class with @outbox_event is written to the outbox first.
 
         Gives the event id, None when nothing was written. What a subscriber raises is raised here.
@@ -99,7 +101,7 @@ class AsyncOutbox(OutboxBase):
         return self._tracked(PendingWrite(name, lambda: self._bus.publish(event, write)), context)
 
     def _tracked(self, pending: PendingWrite[T], context: TxContext) -> PendingWrite[T]:
-        if isinstance(context, OwnedTransaction):
+        if isinstance(context, OwnedTransaction | UnitOfWork):
             context.track(pending)
         return pending
 
@@ -132,8 +134,8 @@ class AsyncOutbox(OutboxBase):
 
     async def begin(self, *, isolation: str | None = None) -> AsyncTransaction:
         """A transaction steered by hand. A `with` block around it rolls back unless commit() was called."""
-        runtime = self._current().runtime
-        return await AsyncTransaction(self, self._store, runtime, isolation=isolation, commits_on_exit=False).begin()
+        begun = AsyncTransaction(self, self._store, self._current().runtime, isolation=isolation, commits_on_exit=False)
+        return cast("AsyncTransaction", ByHand(await begun.begin()))
 
     async def create_schema(self) -> None:
         """Create or upgrade the tables now."""

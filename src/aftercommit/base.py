@@ -26,6 +26,7 @@ from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.detect import open_store
+from aftercommit.transactions.by_hand import ByHand
 from aftercommit.transactions.joined import DbapiTransaction
 from aftercommit.transactions.owned import OwnedTransaction, innermost
 from aftercommit.writing.compose import Composer
@@ -232,12 +233,14 @@ class OutboxBase(HandlerSet, ABC):
             if transaction is None:
                 raise NotInTransaction(
                     "write() was called outside a transaction, so the event could be saved without your change",
-                    fix="with outbox.transaction() as tx: …; outbox.write(event)",
+                    fix=self._how_to_write(),
                 )
             return transaction
+        if isinstance(tx, ByHand):
+            tx = tx.transaction
         if isinstance(tx, OwnedTransaction):
             return self._own(tx)
-        if any(each.__module__.startswith("sqlalchemy.") for each in type(tx).__mro__):  # without importing it
+        if _is_of_sqlalchemy(tx):
             unit = self._edge().join(tx)
             if unit is not None:
                 return unit
@@ -248,6 +251,12 @@ class OutboxBase(HandlerSet, ABC):
                 fix="pass what outbox.transaction() gave, or a session or connection of the outbox's own database",
             )
         return DbapiTransaction(tx, adopted)
+
+    def _how_to_write(self) -> str:
+        call = "await " if self._colour is Colour.ASYNC else ""
+        own = f"{self._colour.block} outbox.transaction() as tx: …; {call}outbox.write(event)"
+        is_sqlalchemys = self._sqlalchemy is not None or _is_of_sqlalchemy(self._target)
+        return f"{call}outbox.write(event, tx=session), or {own}" if is_sqlalchemys else own
 
     def _edge(self) -> SqlAlchemyEdge:
         """Whoever has a session has SQLAlchemy; nobody else loads it."""
@@ -308,6 +317,11 @@ class OutboxBase(HandlerSet, ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._store!r})"
+
+
+def _is_of_sqlalchemy(handle: object) -> bool:
+    """Without importing it."""
+    return any(each.__module__.startswith("sqlalchemy.") for each in type(handle).__mro__)
 
 
 _living: Final[WeakSet[OutboxBase]] = WeakSet()

@@ -6,7 +6,7 @@ import atexit
 from collections.abc import Callable, Coroutine, Iterable
 from enum import Enum
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from aftercommit.base import OutboxBase
 from aftercommit.engine import Engine, Stats
@@ -20,6 +20,7 @@ from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime, run
+from aftercommit.transactions.by_hand import ByHand
 from aftercommit.transactions.joined import DbapiTransaction, UnitOfWork
 from aftercommit.transactions.owned import OwnedTransaction
 from aftercommit.writing.compose import MISSING, WriteOptions
@@ -87,7 +88,7 @@ class Outbox(OutboxBase):
 
     def _make_ready(self, context: TxContext) -> None:
         if isinstance(context, DbapiTransaction):
-            refuse_without_transaction(context)
+            refuse_without_transaction(context, self._store)
             if not context.is_begun():
                 run(self._store.open())  # nothing is locked yet, so the table can still be made
             run(self._store.refuse_foreign(context.current_connection(), context.tx))
@@ -103,8 +104,8 @@ class Outbox(OutboxBase):
 
     def begin(self, *, isolation: str | None = None) -> Transaction:
         """A transaction steered by hand. A `with` block around it rolls back unless commit() was called."""
-        runtime = self._current().runtime
-        return Transaction(self, self._store, runtime, isolation=isolation, commits_on_exit=False).begin()
+        begun = Transaction(self, self._store, self._current().runtime, isolation=isolation, commits_on_exit=False)
+        return cast("Transaction", ByHand(begun.begin()))
 
     def create_schema(self) -> None:
         """Create or upgrade the tables now."""

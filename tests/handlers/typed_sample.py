@@ -1,12 +1,16 @@
 """Read by mypy, never run: what a type checker must refuse ends in `# wrong`, the rest it must take."""
 
+import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import asyncpg
 import attrs
 import msgspec
 import pydantic
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy.orm import Session
 
 from aftercommit import (
     AsyncOutbox,
@@ -208,6 +212,20 @@ async def main() -> None:
         await async_outbox.write("Named", {"a": 1}, tenant_id=7)  # wrong
         await async_outbox.write(3)  # wrong
         await async_outbox.publish(OrderPlaced(1))
+
+
+async def forgets(
+    driver: asyncpg.Connection[asyncpg.Record], connection: AsyncConnection, session: AsyncSession, other: Session
+) -> None:
+    async_outbox.write(OrderPlaced(1))  # wrong
+    async_outbox.publish(OrderPlaced(1))  # wrong
+    async_outbox.write_all([OrderPlaced(1)], tx=connection)  # wrong
+    async_outbox.write("Named", {"a": 1}, tx=driver)  # wrong
+    async_outbox.write("Named", {"a": 1}, tx=connection)  # wrong
+    await async_outbox.write("Named", {"a": 1}, tx=driver)
+    await asyncio.create_task(async_outbox.write(OrderPlaced(1), tx=driver))
+    await async_outbox.write(OrderPlaced(1), tx=session)
+    _ = async_outbox.write(OrderPlaced(1), tx=other)
 
 
 @outbox.upcast(OrderPlaced, from_version=1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aftercommit.errors import StoreBusy, TransactionEnded, UnsupportedTransaction
+from aftercommit.errors import StoreBusy, TransactionEnded
 from aftercommit.events.claims import NewEvent
 from aftercommit.ports import Colour
 from aftercommit.stores.mysql.link import LinkTx
@@ -89,18 +89,6 @@ def test_a_spoilt_connection_is_not_used_again(play: Any) -> None:
         again = await opened(store)
         assert await session_of(again) != users
         await again.end()
-
-    play(scenario)
-
-
-@pytest.mark.parametrize("sql", ["COMMIT", " rollback ", "/* x */ SAVEPOINT a"])
-def test_sql_text_does_not_steer_the_transaction(play: Any, sql: str) -> None:
-    async def scenario(store: Any) -> None:
-        tx = await opened(store)
-        with pytest.raises(UnsupportedTransaction):
-            await tx.query(sql)
-        assert tx.is_open
-        await tx.end()
 
     play(scenario)
 

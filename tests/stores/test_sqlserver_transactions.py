@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aftercommit.errors import TransactionEnded, UnsupportedTransaction
+from aftercommit.errors import TransactionEnded
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from tests.stores.sqlserver_kit import (
@@ -148,17 +148,6 @@ def test_a_connection_that_was_handed_out_commits_as_others(bench: SqlServerBenc
     bench.run(scenario)
     assert bench.server.committed == [1, 2]
     assert len(bench.server.connections) == 1
-
-
-@pytest.mark.parametrize("sql", ["COMMIT", "begin transaction", "/* x */ ROLLBACK TRANSACTION"])
-def test_sql_text_does_not_steer_the_transaction(bench: SqlServerBench, sql: str) -> None:
-    async def scenario() -> None:
-        opened = await bench.executor.begin()
-        with pytest.raises(UnsupportedTransaction):
-            await opened.query(sql)
-        await opened.end()
-
-    bench.run(scenario)
 
 
 # ---------------------------------------------------------------- many

@@ -279,6 +279,20 @@ def test_transaction_control_through_execute_is_refused(world: World, sql: str) 
     world.run(scenario)
 
 
+def test_transaction_control_is_refused_on_every_driver(any_world: World) -> None:
+    async def scenario() -> None:
+        outbox = any_world.outbox()
+        async with outbox.transaction() as tx:
+            await outbox.write("T", "{}")
+            for sql in ("COMMIT", " rollback ", "/* x */ SAVEPOINT a"):
+                with pytest.raises(UnsupportedTransaction):
+                    await tx.execute(sql)
+            assert tx.is_transaction_active()
+        assert len(any_world.rows()) == 1
+
+    any_world.run(scenario)
+
+
 def test_a_hidden_savepoint_delivers_nothing_that_it_undid(world: World) -> None:
     """Promise 1: the hot path never delivers an event whose row is not committed."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from tests.support import PATIENCE, World
 from tests.transactions.kit import (
     Deliberate,
     Fates,
+    elsewhere,
     free_slots,
     hot_count,
     listening,
@@ -397,3 +399,54 @@ def _raising(message: str) -> Any:
         raise Deliberate(message)
 
     return callback
+
+
+# ---------------------------------------------------------------- by hand, and by nobody
+
+
+def test_a_transaction_that_nobody_can_end_any_more_takes_nothing_with_it(
+    any_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The handle that begin() gave is gone: what comes behind it is no savepoint of it, and is saved."""
+
+    async def scenario() -> None:
+        outbox, seen = listening(any_world, hot_queue_capacity=CAPACITY)
+
+        async def forgets() -> None:
+            tx = await outbox.begin()
+            await outbox.write("T", '"lost"', tx=tx)
+            await outbox.write("T", '"lost as well"')
+
+        async with outbox:
+            await forgets()
+            with pytest.raises(NotInTransaction):
+                await outbox.write("T", '"outside"')
+            async with outbox.transaction():
+                await outbox.write("T", '"kept"')
+            await elsewhere(any_world, forgets)
+            async with outbox.transaction():
+                await outbox.write("T", '"next"')
+            await seen.reach(2)
+            await any_world.until_settled(2)
+            assert free_slots(outbox) == CAPACITY
+        assert [row["payload"] for row in any_world.rows()] == ['"kept"', '"next"']
+
+    any_world.run(scenario)
+    said = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(said) == 2
+    assert all("begin()" in line and "NOT saved" in line and "Fix: with outbox.begin()" in line for line in said)
+
+
+def test_a_handle_that_is_kept_is_still_the_transaction_around(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        outbox = world.outbox()
+        tx = await outbox.begin()
+        async with outbox.transaction():
+            await outbox.write("T", "{}")
+        assert world.rows() == []
+        await tx.commit()
+        del tx
+        assert len(world.rows()) == 1
+
+    world.run(scenario)
+    assert caplog.records == []

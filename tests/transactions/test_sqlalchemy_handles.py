@@ -356,3 +356,46 @@ def test_a_session_of_the_other_colour_is_as_good(tmp_path: Path, kind: Any) -> 
         assert shop.committed() == ["1"]
 
     world.run(scenario)
+
+
+def test_an_async_outbox_that_was_never_opened_says_that_a_blocking_session_cannot_wait_for_it(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    shop = Shop("postgres-threads", tmp_path, postgres_url)
+    world = World("asyncio", tmp_path, "postgres", postgres_url)
+    shop.world.somebody.clear()
+
+    async def scenario() -> None:
+        outbox = world.outbox()
+        with Session(shop.engine) as session:
+            outbox.write("T", '"1"', tx=session)
+            with pytest.raises(UnsupportedTransaction, match=r"not been opened(.|\n)*Fix: await outbox\.start\(\)"):
+                session.commit()
+        await outbox.create_schema()
+        with Session(shop.engine) as session:
+            outbox.write("T", '"2"', tx=session)
+            session.commit()
+        assert shop.committed() == ["2"]
+
+    world.run(scenario)
+    shop.engine.dispose()
+    for each in (world, shop.world):
+        each.somebody.close()
+
+
+def test_outside_a_transaction_the_advice_is_for_the_colour_and_the_library(shop: Shop) -> None:
+    async def scenario() -> None:
+        outbox = shop.outbox()
+        block, call = ("async with", "await ") if shop.is_async else ("with", "")
+        with pytest.raises(NotInTransaction) as caught:
+            plain(outbox).write("T", {})
+        own = f"{block} outbox.transaction() as tx: …; {call}outbox.write(event)"
+        assert caught.value.fix == f"{call}outbox.write(event, tx=session), or {own}"
+        async with outbox.transaction() as tx:
+            pass
+        for use in (lambda: tx.after_commit(print), lambda: tx.connection):
+            with pytest.raises(NotInTransaction) as caught:
+                use()
+            assert caught.value.fix == f"{block} outbox.transaction() as tx: …"
+
+    shop.run(scenario)

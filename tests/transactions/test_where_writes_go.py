@@ -46,7 +46,7 @@ def test_a_write_outside_a_transaction_is_refused(world: World, write: Any) -> N
     async def scenario() -> None:
         outbox = world.outbox()
         await outbox.create_schema()
-        with pytest.raises(NotInTransaction, match=r"Fix: with outbox\.transaction\(\) as tx"):
+        with pytest.raises(NotInTransaction, match=r"Fix: (async )?with outbox\.transaction\(\) as tx"):
             await write(outbox)
         assert world.rows() == []
 
@@ -141,7 +141,7 @@ def test_another_thread_or_task_cannot_write_into_it(world: World, write: Any) -
         outbox = world.outbox()
         async with outbox.transaction() as tx:
             with watched(tx.connection) as statements:
-                with pytest.raises(NotInTransaction, match=r"Fix: with outbox\.transaction\(\)"):
+                with pytest.raises(NotInTransaction, match=r"Fix: (async )?with outbox\.transaction\(\)"):
                     await elsewhere(world, lambda: _called(lambda: write(outbox)))
                 with pytest.raises(NotInTransaction, match=r"another thread or task.*\n.*Fix: "):
                     await elsewhere(world, lambda: _called(lambda: write(outbox, tx=tx)))

@@ -23,7 +23,7 @@ from aftercommit import (
 )
 from aftercommit.events.claims import Claimed, NewEvent, RowKey
 from aftercommit.meter import Meter
-from aftercommit.ports import WrittenRows
+from aftercommit.ports import Colour, WrittenRows
 from aftercommit.runtime.threads import ThreadRuntime, run
 from tests.support import Collector, World
 
@@ -34,6 +34,8 @@ class Deliberate(Exception):
 
 class Store:
     """Remembers what was inserted; nothing else of a store is needed to write."""
+
+    colour = Colour.BLOCKING
 
     def __init__(self) -> None:
         self.inserts: list[list[NewEvent]] = []

@@ -136,9 +136,7 @@ class DjangoOutbox(Outbox):
         connection = connections[self.alias]
         if not is_open(connection):
             raise refuse_no_block(self.alias)
-        return AtomicTransaction(
-            connection, self._djangos.vendor.tx(connection), lambda tx, keys: run(self._djangos.surviving(tx, keys))
-        )
+        return AtomicTransaction(connection, self._djangos.vendor.tx(connection), self._djangos)
 
 
 @async_unsafe

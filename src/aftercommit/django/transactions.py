@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from aftercommit.errors import NotInTransaction
-from aftercommit.events.claims import RowKey
 from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
-from aftercommit.ports import Callback, Tx, WrittenRows
+from aftercommit.ports import Callback, EventStore, Tx, WrittenRows
 from aftercommit.runtime.process import here
+from aftercommit.runtime.threads import run
+from aftercommit.transactions.texts import may_undo
 
 log = Log("aftercommit.django")
-
-Surviving = Callable[[Tx, Sequence[RowKey]], Collection[RowKey]]
 
 
 class AtomicTransaction:
     """The transaction that is open on Django's connection of this thread."""
 
-    def __init__(self, connection: BaseDatabaseWrapper, tx: Tx, surviving: Surviving) -> None:
+    def __init__(self, connection: BaseDatabaseWrapper, tx: Tx, store: EventStore) -> None:
         self._connection = connection
-        self._surviving = surviving
+        self._store = store
         self._observer: Observer | None = None
         self.tx = tx
         # Whether on_commit functions run when the transaction is committed, and only then. A TestCase never commits,
@@ -50,11 +49,11 @@ class AtomicTransaction:
         self._observed().on_rollback.append(callback)
 
     def wrote(self, rows: WrittenRows) -> None:
-        tx, surviving = self.tx, self._surviving  # the observer must hold nothing that holds it, or it is dropped late
+        tx, store = self.tx, self._store  # the observer must hold nothing that holds it, or it is dropped late
 
         def look() -> None:
             keys = rows.keys
-            there = surviving(tx, keys)
+            there = run(store.surviving(tx, keys))
             if gone := [key for key in keys if key not in there]:
                 rows.undone(gone)
 
@@ -68,7 +67,7 @@ class AtomicTransaction:
             # The watch of a connection stays for good, before the wrappers that come and go at the end of the list.
             wrappers = self._connection.execute_wrappers
             if not wrappers or not isinstance(wrappers[0], Watch):
-                wrappers.insert(0, Watch())
+                wrappers.insert(0, Watch(self._connection, self._store))
             self._observer = Observer(wrappers[0])
             self._connection.on_commit(self._observer)
             # Before the user's functions, of which one that raises keeps the others from being called; behind our own.
@@ -137,18 +136,41 @@ class Observer:
 class Watch:
     """Counts what may have undone rows although the transaction goes on to a commit.
 
-    PostgreSQL answers COMMIT with a silent ROLLBACK after an error, a deadlock on MySQL rolls everything back, and a
-    ROLLBACK may be sent as text. In doubt the rows are looked for once the commit is done.
+    PostgreSQL answers COMMIT with a silent ROLLBACK after an error, a deadlock on MySQL rolls everything back, a
+    ROLLBACK may be sent as text, and the driver's connection may be used below Django. In doubt the rows are looked for
+    once the commit is done.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, connection: BaseDatabaseWrapper, store: EventStore) -> None:
         self.doubts = 0
+        self._connection = connection
+        self._store = store
+        self._mark = self._marked()
+        # Django has no word before a commit, and behind it the driver was used for sure.
+        self._commit = connection._commit
+        connection._commit = self._committing
 
     def __call__(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
-        if isinstance(sql, str) and sql.lstrip()[:8].upper() == "ROLLBACK":
+        self._look()
+        if isinstance(sql, str) and may_undo(sql):
             self.doubts += 1
         try:
             return execute(sql, params, many, context)
         except BaseException:
             self.doubts += 1
             raise
+        finally:
+            self._mark = self._marked()
+
+    def _committing(self) -> None:
+        self._look()
+        self._commit()
+
+    def _look(self) -> None:
+        """Whether the driver may have run a statement that Django does not know of."""
+        if self._mark is None or self._marked() != self._mark:
+            self.doubts += 1
+
+    def _marked(self) -> object:
+        driver = self._store.adopt(self._connection.connection)
+        return None if driver is None else driver.mark

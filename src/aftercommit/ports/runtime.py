@@ -19,6 +19,11 @@ class Colour(Enum):
     BLOCKING = "blocking"
     ASYNC = "async"
 
+    @property
+    def block(self) -> str:
+        """How a block begins, in advice to users."""
+        return "async with" if self is Colour.ASYNC else "with"
+
 
 class Monitor(AbstractContextManager[object, None], Protocol):
     """A mutex with a waiting room. Everything but `wait_for` may be called from any thread."""

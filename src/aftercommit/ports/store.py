@@ -281,6 +281,10 @@ class SqlTable(Protocol):
     def has_one_writer(self) -> bool:
         """Whether an open transaction keeps everybody else from writing, and so from making the table."""
 
+    @property
+    def fails_whole(self) -> bool:
+        """Whether a statement that fails takes its transaction with it."""
+
     def lock_keys(self, keys: Sequence[str]) -> tuple[str, dict[str, object]]:
         """Locks keys until the transaction ends: a statement and its parameters, by name. Only where keys are
         serialised."""

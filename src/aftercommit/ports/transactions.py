@@ -56,6 +56,10 @@ class AdoptedTx(Tx, Protocol):
     def is_begun(self) -> bool:
         """Whether the database has an open transaction."""
 
+    @property
+    def mark(self) -> object:
+        """Another one after every statement on the connection, whoever ran it; None where the driver cannot tell."""
+
 
 Callback = Callable[[], None]
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from aftercommit.errors import UnsupportedTransaction
 from aftercommit.events.claims import NewEvent
 from aftercommit.ports import AdoptedTx, Callback, Tx, TxContext, WrittenRows
+from aftercommit.transactions.pending import PendingWrite
 
 T = TypeVar("T")
 
@@ -69,6 +70,10 @@ class UnitOfWork(TxContext):
     @abstractmethod
     def may_open_store(self) -> bool:
         """Whether nothing is locked yet, so that the table can still be made by another connection."""
+
+    @abstractmethod
+    def track(self, pending: PendingWrite[Any]) -> None:
+        """A write that has to be awaited before the commit."""
 
     @abstractmethod
     def add(self, rows: Sequence[NewEvent]) -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeVar
 
-from aftercommit.errors import InvalidOption, NotAwaited, NotInTransaction, TransactionEnded, UnsupportedTransaction
+from aftercommit.errors import InvalidOption, NotInTransaction, TransactionEnded, UnsupportedTransaction
 from aftercommit.events.claims import QueryResult
 from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
 from aftercommit.ports import Callback, EventStore, OpenTransaction, Runtime, WrittenRows
 from aftercommit.runtime.process import here
 from aftercommit.transactions.callbacks import checked, run_all
-from aftercommit.transactions.pending import PendingWrite
+from aftercommit.transactions.pending import PendingWrite, forgive, refuse_unawaited
+from aftercommit.transactions.texts import may_undo, refuse_control
 
 log = Log("aftercommit.transactions")
 
@@ -29,15 +31,18 @@ class Root:
     """One transaction in the database and the blocks that are open in it, innermost last."""
 
     opened: OpenTransaction
-    #: The thread or task that opened it.
+    #: The thread or task that opened it; None when nobody can end it any more.
     opener: object
     #: In a forked child it is another one: the transaction is the parent's, and so is its connection.
     process: object
     blocks: list[OwnedTransaction] = field(default_factory=list)
     savepoints: int = 0
-    #: The raw connection was handed out, so rows may have been undone unseen.
+    #: The raw connection was handed out, or a statement may have undone more than it says: rows may be gone unseen.
     is_exposed: bool = False
 
+
+#: Transactions that nobody can end any more. A finaliser may run anywhere, so they wait for the next one that begins.
+given_up: Final[deque[OwnedTransaction]] = deque()
 
 #: Transactions of a parent process that a forked child has met.
 _parents: list[Root] = []
@@ -136,6 +141,10 @@ class OwnedTransaction:
     async def _begin(self) -> None:
         if self._root is not None or self._ended is not None:
             raise TransactionEnded("this transaction was begun before", fix="call outbox.transaction() for each block")
+        while given_up:
+            lost = given_up.popleft()
+            if lost._root is not None and lost._runtime is self._runtime:  # else its event loop is another
+                await lost._undo(lost._root, _ended_elsewhere())  # whose notes are what its callbacks raise
         outer = innermost(self.outbox)
         if outer is None:
             if not self._store.is_ready:
@@ -162,7 +171,10 @@ class OwnedTransaction:
         _open.set((*[each for each in _open.get() if each._root is not None], self))
 
     async def _query(self, sql: str, parameters: Any = ()) -> QueryResult:
-        return await self._told(self._intact().opened.query(sql, parameters))
+        root = self._intact()
+        refuse_control(sql)
+        root.is_exposed = root.is_exposed or may_undo(sql)
+        return await self._told(root.opened.query(sql, parameters))
 
     async def _told(self, work: Coroutine[Any, Any, T]) -> T:
         try:
@@ -189,7 +201,7 @@ class OwnedTransaction:
             )
         try:
             if self._pending:
-                self._refuse_unawaited()
+                refuse_unawaited(self._pending)
             if not root.opened.is_open:
                 raise _ended_elsewhere()
             if len(root.blocks) > 1:
@@ -264,7 +276,9 @@ class OwnedTransaction:
 
     def _refuse(self) -> NoReturn:
         state = "was not begun" if self._ended is None else f"has been {self._ended}"
-        raise NotInTransaction(f"the transaction {state}", fix="with outbox.transaction() as tx: …")
+        raise NotInTransaction(
+            f"the transaction {state}", fix=f"{self._store.colour.block} outbox.transaction() as tx: …"
+        )
 
     def _own(self) -> Root:
         """Open, and of this process."""
@@ -283,20 +297,11 @@ class OwnedTransaction:
             raise _ended_elsewhere()
         return root
 
-    def _refuse_unawaited(self) -> None:
-        if forgotten := [each for each in self._pending if not each.is_awaited or each.is_refused]:
-            names = ", ".join(pending.what for pending in forgotten)
-            raise NotAwaited(
-                f"write() of {names} was never awaited, or in another task, so nothing of it is saved; the transaction "
-                "is rolled back",
-                fix="await outbox.write(…), in the task that opened the transaction",
-            )
-
     def _end(self, how: str, root: Root) -> None:
         self._ended, self._root = how, None
         root.blocks.remove(self)
-        while self._pending:
-            self._pending.pop().forgive()  # awaited, reported, or undone with its transaction
+        if self._pending:
+            forgive(self._pending)  # awaited, reported, or undone with its transaction
         self._leave_context()
 
     def _leave_context(self) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from typing import Any, TypeVar
 
-from aftercommit.errors import NotInTransaction
+from aftercommit.errors import NotAwaited, NotInTransaction
 from aftercommit.events.log import Log
 
 T = TypeVar("T")
@@ -13,8 +13,8 @@ T = TypeVar("T")
 log = Log("aftercommit.transactions")
 
 
-class PendingWrite(Generic[T]):
-    """What AsyncOutbox.write() returns: await it, once."""
+class PendingWrite(Coroutine[Any, Any, T]):
+    """What AsyncOutbox.write() returns: await it, once. A coroutine, so that type checkers find a forgotten await."""
 
     def __init__(self, what: str, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self.what = what
@@ -23,8 +23,9 @@ class PendingWrite(Generic[T]):
         self.is_refused = False
         self._is_forgiven = False
         self._work = work
+        self._steps: Generator[Any, Any, T] | None = None
 
-    def __await__(self) -> Generator[Any, None, T]:
+    def __await__(self) -> Generator[Any, Any, T]:
         if self.is_awaited:
             raise RuntimeError(f"write() of {self.what} was awaited before")
         self.is_awaited = True
@@ -33,6 +34,22 @@ class PendingWrite(Generic[T]):
         except NotInTransaction:
             self.is_refused = True
             raise
+
+    # As a task steps through it.
+
+    def send(self, value: Any) -> Any:
+        if self._steps is None:
+            self._steps = self.__await__()
+        return self._steps.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        if self._steps is None:
+            self._steps = self.__await__()
+        return self._steps.throw(*error)
+
+    def close(self) -> None:
+        if self._steps is not None:
+            self._steps.close()
 
     def forgive(self) -> None:
         """It has been reported, or its transaction is undone: say nothing more."""
@@ -44,6 +61,22 @@ class PendingWrite(Generic[T]):
                 "[AC003] write() of %s was never awaited, so the event is NOT saved. Fix: await outbox.write(…)",
                 self.what,
             )
+
+
+def refuse_unawaited(writes: Iterable[PendingWrite[Any]]) -> None:
+    """Before a commit: the caller believes that all of them are saved by it."""
+    if forgotten := [each for each in writes if not each.is_awaited or each.is_refused]:
+        names = ", ".join(pending.what for pending in forgotten)
+        raise NotAwaited(
+            f"write() of {names} was never awaited, or in another task, so nothing of it is saved; the transaction "
+            "is rolled back",
+            fix="await outbox.write(…), in the task that opened the transaction",
+        )
+
+
+def forgive(writes: list[PendingWrite[Any]]) -> None:
+    while writes:
+        writes.pop().forgive()
 
 
 async def _nothing() -> str | None:

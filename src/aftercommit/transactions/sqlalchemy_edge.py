@@ -18,7 +18,8 @@ from aftercommit.errors import NotInTransaction, UnsupportedTransaction
 from aftercommit.events.claims import NewEvent
 from aftercommit.ports import Callback, Colour, EventStore
 from aftercommit.transactions.joined import UnitOfWork, Unseen
-from aftercommit.transactions.sqlalchemy_fate import follow
+from aftercommit.transactions.pending import PendingWrite
+from aftercommit.transactions.sqlalchemy_fate import follow, writes_of
 from aftercommit.transactions.sqlalchemy_session import JoinedSession, before_insert, listen_to_sessions
 from aftercommit.transactions.sqlalchemy_table import Rows
 
@@ -105,6 +106,9 @@ class JoinedConnection(Unseen, UnitOfWork):
 
     def may_open_store(self) -> bool:
         return not self._connection.in_transaction()
+
+    def track(self, pending: PendingWrite[Any]) -> None:
+        writes_of(self._connection.info).append(pending)
 
     def add(self, rows: Sequence[NewEvent]) -> None:
         if not self._connection.in_transaction():

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakSet
 
 from sqlalchemy import Connection, Engine, Table, event, select
 
+from aftercommit.errors import NotAwaited, TransactionEnded
 from aftercommit.events.claims import RowKey
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
-from aftercommit.ports import Callback
+from aftercommit.ports import AdoptedTx, Callback
+from aftercommit.transactions.pending import PendingWrite, forgive, refuse_unawaited
+from aftercommit.transactions.texts import may_undo
 
 log = Log("aftercommit.transactions")
 
 #: Where a connection's info has the fate of its open transaction.
 KEY: Final = "aftercommit"
+
+#: Where it has the writes that have to be awaited before a commit.
+WRITES: Final = "aftercommit_writes"
+
+#: No statement has been run yet.
+_UNUSED: Final = object()
 
 #: How many ids one question names.
 _CHUNK: Final = 500
@@ -73,16 +83,48 @@ def return_dropped() -> None:
 class Fate:
     """The rows that the open transaction of a connection has, and what is known about its end."""
 
+    #: The driver's connection, where the store knows that driver. It is where rows are undone behind SQLAlchemy's back.
+    driver: AdoptedTx | None
+    #: Whether a question that fails would take the transaction with it.
+    fails_whole: bool
+    #: The driver's mark when SQLAlchemy used it last.
+    mark: object = _UNUSED
     #: In order; a dict serves as the set.
     batches: dict[Batch, None] = field(default_factory=dict)
     #: Told of rows that a rollback took.
     on_rolled_back: list[Callable[[list[str]], None]] = field(default_factory=list)
-    #: A statement has failed or a savepoint was rolled back: perhaps not every row is still there.
+    #: A statement has failed or undone something, or somebody else has used the driver: perhaps rows are gone.
     is_doubtful: bool = False
     is_committing: bool = False
 
+    def running(self, sql: str) -> None:
+        """SQLAlchemy is about to run a statement."""
+        if not self.is_doubtful:
+            self.is_doubtful = self._has_strayed() or may_undo(sql)
+
+    def ran(self) -> None:
+        self.mark = None if self.driver is None else self.driver.mark
+
+    def refuse_ended(self) -> None:
+        """Before another row: in some drivers it would be saved at once, by itself."""
+        if self.driver is not None and (self.is_doubtful or self._has_strayed()) and not self.driver.is_active:
+            raise TransactionEnded(
+                "the transaction was ended below SQLAlchemy, by SQL text or on the driver's connection",
+                fix="session.rollback(), and do its work again; end transactions by session.commit() and rollback()",
+            )
+
+    def _has_strayed(self) -> bool:
+        """Whether the driver may have run a statement that SQLAlchemy does not know of."""
+        if self.mark is _UNUSED:
+            return False  # and nothing is inserted yet
+        return self.driver is None or self.mark is None or self.driver.mark != self.mark
+
     def committing(self, connection: Connection) -> None:
         self.verify(connection)
+        self.committing_verified(connection)
+
+    def committing_verified(self, _: Connection) -> None:
+        """Of a prepared transaction nothing more can be undone, and nothing can be seen."""
         self.is_committing = True
         for batch in self.batches:
             for callback in batch.on_committing:
@@ -90,11 +132,13 @@ class Fate:
 
     def verify(self, connection: Connection) -> None:
         """At the last moment at which the transaction can be asked what is left in it."""
-        if self.is_doubtful:
+        asking = [batch for batch in self.batches if batch.on_lost]
+        if asking and (self.is_doubtful or self._has_strayed()):
             self.is_doubtful = False
-            for table in {batch.table for batch in self.batches}:
-                batches = [batch for batch in self.batches if batch.table is table]
-                there = _surviving(connection, table, [key for batch in batches for key in batch.rows])
+            for table in {batch.table for batch in asking}:
+                batches = [batch for batch in asking if batch.table is table]
+                with_savepoint = connection.begin_nested if self.fails_whole else nullcontext
+                there = _surviving(connection, table, [key for batch in batches for key in batch.rows], with_savepoint)
                 for batch in batches:
                     batch.lose([key for key in batch.rows if key not in there])
 
@@ -114,12 +158,14 @@ class Fate:
             batch.end(committed=committed)
 
 
-def _surviving(connection: Connection, table: Table, keys: Sequence[RowKey]) -> Collection[RowKey]:
-    """Under a savepoint: a question that fails must not take the caller's transaction with it."""
+def _surviving(
+    connection: Connection, table: Table, keys: Sequence[RowKey], apart: Callable[[], AbstractContextManager[Any]]
+) -> Collection[RowKey]:
+    """A question that fails must not take the caller's transaction with it."""
     found: set[RowKey] = set()
     ids = sorted({key.event_id for key in keys})
     try:
-        with connection.begin_nested():
+        with apart():
             for start in range(0, len(ids), _CHUNK):
                 wanted = table.c.event_id.in_(ids[start : start + _CHUNK])
                 rows = connection.execute(select(table.c.event_id, table.c.handler_id).where(wanted))
@@ -142,6 +188,12 @@ def follow(engine: Engine) -> None:
     _followed.add(engine)
     for name, act in _OF_A_CONNECTION.items():
         event.listen(engine, name, _heard(act), insert=True)
+    event.listen(engine, "before_cursor_execute", _running, insert=True)
+    event.listen(engine, "after_cursor_execute", _ran, insert=True)
+    for name in ("commit", "prepare_twophase"):  # before all others
+        event.listen(engine, name, _refuse_unawaited, insert=True)
+    for name in ("rollback", "rollback_twophase"):
+        event.listen(engine, name, lambda connection, *_: forgive(writes_of(connection.info)), insert=True)
     event.listen(engine, "handle_error", _failed, insert=True)
     event.listen(engine, "reset", _reset, insert=True)
     event.listen(engine, "checkin", _given_back, insert=True)
@@ -154,6 +206,18 @@ def _heard(act: Callable[[Fate, Connection], None]) -> Callable[..., None]:
             act(fate, connection)
 
     return listener
+
+
+def _running(connection: Connection, _cursor: Any, sql: str, *_: Any) -> None:
+    fate = fate_of(connection)
+    if fate is not None:
+        fate.running(sql)
+
+
+def _ran(connection: Connection, *_: Any) -> None:
+    fate = fate_of(connection)
+    if fate is not None:
+        fate.ran()
 
 
 def fate_of(connection: Connection) -> Fate | None:
@@ -178,6 +242,24 @@ def doubt_commit(connection: Connection) -> None:
         fate.is_committing = False
 
 
+def writes_of(info: dict[Any, Any]) -> list[PendingWrite[Any]]:
+    """Those on a connection or session that are still to be awaited, by what it keeps of others."""
+    found: list[PendingWrite[Any]] = info.setdefault(WRITES, [])
+    return found
+
+
+def _refuse_unawaited(connection: Connection, *_: Any) -> None:
+    writes = writes_of(connection.info)
+    try:
+        refuse_unawaited(writes)
+    except NotAwaited:
+        # SQLAlchemy takes a transaction whose commit raised for ended, and gives its connection back as it is.
+        connection.dialect.do_rollback(connection.connection)
+        raise
+    finally:
+        forgive(writes)
+
+
 def _rolled_back(fate: Fate, connection: Connection) -> None:
     fate.over(connection, committed=False)
 
@@ -192,7 +274,7 @@ _OF_A_CONNECTION: Final[Mapping[str, Callable[[Fate, Connection], None]]] = {
     "begin": lambda fate, connection: fate.over(connection, committed=fate.is_committing),  # whatever was before
     "commit": Fate.committing,
     "prepare_twophase": Fate.verify,
-    "commit_twophase": Fate.committing,
+    "commit_twophase": Fate.committing_verified,
     "rollback": _rolled_back,
     "rollback_twophase": _rolled_back,
     "rollback_savepoint": Fate.doubt,
@@ -208,6 +290,7 @@ def _reset(_: Any, record: Any, state: Any) -> None:
 
 def _given_back(_: Any, record: Any) -> None:
     """Also when nobody closed it: the pool finds connections whose owner is gone, and rolls them back."""
+    forgive(writes_of(record.info))
     fate: Fate | None = record.info.pop(KEY, None)
     if fate is not None:
         fate.end(committed=fate.is_committing)

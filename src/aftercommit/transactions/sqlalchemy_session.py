@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.orm import Session, SessionTransaction, object_session
@@ -15,7 +15,17 @@ from aftercommit.events.claims import NewEvent, RowKey
 from aftercommit.events.log import Log
 from aftercommit.ports import Callback, WrittenRows
 from aftercommit.transactions.joined import UnitOfWork
-from aftercommit.transactions.sqlalchemy_fate import KEY, Batch, doubt_commit, follow, look, return_dropped
+from aftercommit.transactions.pending import PendingWrite, forgive, refuse_unawaited
+from aftercommit.transactions.sqlalchemy_fate import (
+    KEY,
+    WRITES,
+    Batch,
+    doubt_commit,
+    follow,
+    look,
+    return_dropped,
+    writes_of,
+)
 from aftercommit.transactions.sqlalchemy_table import EventRow, Rows
 
 log = Log("aftercommit.transactions")
@@ -53,6 +63,9 @@ class JoinedSession(UnitOfWork):
 
     def may_open_store(self) -> bool:
         return self._rows.may_open_store(self._session, self._bind)
+
+    def track(self, pending: PendingWrite[Any]) -> None:
+        writes_of(self._session.info).append(pending)
 
     def add(self, rows: Sequence[NewEvent]) -> None:
         return_dropped()
@@ -109,6 +122,7 @@ class Trail:
 @cache
 def listen_to_sessions() -> None:
     """Once for all of them: to listen to each would be dearer than the rows."""
+    event.listen(Session, "before_commit", lambda session: refuse_unawaited(session.info.get(WRITES, ())), insert=True)
     event.listen(Session, "after_commit", _after_commit, insert=True)
     event.listen(Session, "after_rollback", _after_rollback, insert=True)
     event.listen(Session, "after_transaction_end", _after_end, insert=True)
@@ -159,6 +173,8 @@ def _after_rollback(session: Session) -> None:
 
 def _after_end(session: Session, transaction: SessionTransaction) -> None:
     trail: Trail | None = session.info.get(KEY)
+    if transaction.parent is None and WRITES in session.info:
+        forgive(session.info.pop(WRITES))
     if trail is not None and transaction.parent is None:
         trail.connections, lost, trail.lost = [], trail.lost, []
         for name in lost:

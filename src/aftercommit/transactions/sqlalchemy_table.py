@@ -69,7 +69,10 @@ class Rows:
         fate = fate_of(connection)
         if fate is None:
             self._check(connection)
-            fate = connection.info[KEY] = Fate()
+            driver = self._store.adopt(connection.connection.driver_connection)
+            fate = connection.info[KEY] = Fate(driver, self._described.fails_whole)
+        else:
+            fate.refuse_ended()
         return fate
 
     def lock_keys(self, connection: sa.Connection, keys: Sequence[str | None]) -> None:
@@ -118,6 +121,12 @@ class Rows:
         if not self._is_known(connection.engine):
             if not self._described.knows_itself:
                 self._open()
+            if not self._described.knows_itself:
+                raise UnsupportedTransaction(
+                    "the AsyncOutbox has not been opened, so it cannot know whether this is its database, and a "
+                    "blocking session cannot wait for it",
+                    fix="await outbox.start() or await outbox.create_schema() before the session writes",
+                )
             if not self._described.is_own(_answer_at(connection, self._described.whose_sql)):
                 raise self._other(connection.engine)
             self._ours.add(connection.engine.pool)

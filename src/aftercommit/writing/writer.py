@@ -82,7 +82,7 @@ class OutboxWriter:
 
     async def write_all(self, events: Sequence[EventEnvelope], context: TxContext) -> list[str]:
         """The ids of what was written, in order. The caller's transaction is touched only by the INSERT."""
-        refuse_without_transaction(context)
+        refuse_without_transaction(context, self._store)
         batch = list(events) if self._hook is None else self._before(events)
         if batch:
             written = self._written(batch, context)
@@ -101,7 +101,7 @@ class OutboxWriter:
 
     def join(self, events: Sequence[EventEnvelope], context: TakesRows) -> list[str]:
         """Like `write_all`, on a transaction that takes the rows. Awaits nothing."""
-        refuse_without_transaction(context)
+        refuse_without_transaction(context, self._store)
         batch = list(events) if self._hook is None else self._before(events)
         if batch:
             written = self._written(batch, context)
@@ -255,12 +255,12 @@ def _refuse_async(phase: str, returned: object) -> None:
         )
 
 
-def refuse_without_transaction(context: TxContext) -> None:
+def refuse_without_transaction(context: TxContext, store: EventStore) -> None:
     """Before anything is touched: an event outside a transaction could be saved although the change fails."""
     if not context.is_transaction_active():
         raise NotInTransaction(
             f"write() was called with no transaction open on {context.current_connection()!r} (autocommit mode, it "
             "has failed or was ended, or another thread or task has it), so the event would be saved even if your own "
             "change fails",
-            fix='conn.execute("BEGIN") before, or with outbox.transaction() as tx: outbox.write(event, tx=tx)',
+            fix=f'conn.execute("BEGIN") before, or {store.colour.block} outbox.transaction() as tx: …',
         )

@@ -13,7 +13,7 @@ from aftercommit.ports import Tx
 from aftercommit.stores.mysql.faults import fault_of, is_in_step
 from aftercommit.stores.mysql.link import AdoptedLinkTx, DriverLink, LinkTx
 from aftercommit.stores.sql.connections import Give, Lender, LinkExecutor, retrying
-from aftercommit.stores.sql.execution import Fault, refuse_transaction_control
+from aftercommit.stores.sql.execution import Fault
 
 T = TypeVar("T")
 
@@ -163,7 +163,6 @@ class OpenMysqlTransaction(LinkTx):
         return self._is_lent and (not self._link.is_open or self._link.is_in_transaction)
 
     async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
-        refuse_transaction_control(sql)
         return await self._heard(self._link.query(sql, parameters))
 
     async def _run(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult:

@@ -159,6 +159,11 @@ class AdoptedLinkTx(LinkTx):
         """Begun, or without autocommit, where the server begins one with the INSERT."""
         return self._link.is_open and (self._link.is_in_transaction or not self._link.is_autocommit)
 
+    @property
+    def mark(self) -> object:
+        """What the last statement gave. A rollback of the driver's leaves nothing there."""
+        return getattr(self._link.raw, "_result", None)
+
     async def _run(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult:
         if self._link.charset != "utf8mb4" and not all(_is_ascii(value) for value in parameters):
             raise UnsupportedTransaction(

@@ -81,6 +81,10 @@ class AsyncpgLink(Link):
         return self.is_begun  # asyncpg begins nothing by itself
 
     @property
+    def mark(self) -> object:
+        return getattr(getattr(self.raw, "_con", self.raw)._protocol, "queries_count", None)
+
+    @property
     def is_gone(self) -> bool:
         """A pool takes back by itself what the server has ended; what stood for it then answers nothing more."""
         return getattr(self.raw, "_con", self.raw) is None or bool(self.raw.is_closed())

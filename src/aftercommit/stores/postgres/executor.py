@@ -13,7 +13,7 @@ from aftercommit.stores.postgres.faults import refuse_old_server, rolled_back
 from aftercommit.stores.postgres.link import Lender, Link, ListeningConnection
 from aftercommit.stores.postgres.loops import not_heard
 from aftercommit.stores.sql.connections import retrying
-from aftercommit.stores.sql.execution import Fault, refuse_transaction_control
+from aftercommit.stores.sql.execution import Fault
 
 log = Log("aftercommit.postgres")
 
@@ -159,7 +159,6 @@ class OpenPostgresTransaction:
             raise rolled_back() from error
 
     async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
-        refuse_transaction_control(sql)
         return await self._heard(self.link.query(sql, parameters))
 
     async def _heard(self, statement: Coroutine[Any, Any, T]) -> T:

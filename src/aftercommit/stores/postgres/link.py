@@ -62,6 +62,11 @@ class Link(ABC):
 
     @property
     @abstractmethod
+    def mark(self) -> object:
+        """Another one after every statement on the connection, whoever ran it."""
+
+    @property
+    @abstractmethod
     def is_gone(self) -> bool:
         """Whether the session has ended, as far as the driver has heard."""
 

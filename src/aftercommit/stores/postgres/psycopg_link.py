@@ -25,6 +25,31 @@ from aftercommit.stores.sql.connections import ThreadTurn, Turn
 from aftercommit.stores.sql.execution import Fault
 
 
+class CountingLock:
+    """A connection's own lock, of either colour. psycopg takes it for every statement and keeps no other count."""
+
+    def __init__(self, lock: Any) -> None:
+        self._lock = lock
+        self.count = 0
+
+    def __enter__(self) -> Any:
+        self.count += 1
+        return self._lock.__enter__()
+
+    def __exit__(self, *error: object) -> Any:
+        return self._lock.__exit__(*error)
+
+    def __aenter__(self) -> Any:
+        self.count += 1
+        return self._lock.__aenter__()
+
+    def __aexit__(self, *error: object) -> Any:
+        return self._lock.__aexit__(*error)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lock, name)
+
+
 def fault_of(error: Exception) -> Fault:
     """psycopg's errors in our words."""
     if isinstance(error, OutboxError):
@@ -59,6 +84,13 @@ class PsycopgLink(Link):
         if self.raw.closed or self.raw.pgconn.transaction_status == TransactionStatus.INERROR:
             return False
         return self.is_begun or not self.raw.autocommit
+
+    @property
+    def mark(self) -> object:
+        lock = self.raw.lock
+        if not isinstance(lock, CountingLock):
+            lock = self.raw.lock = CountingLock(lock)
+        return lock.count
 
     @property
     def is_gone(self) -> bool:

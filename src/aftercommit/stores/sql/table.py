@@ -30,6 +30,7 @@ class OwnTable:
         self.now = dialect.now
         self.isolation_level = dialect.isolation_level
         self.has_one_writer = dialect.has_one_writer
+        self.fails_whole = dialect.fails_whole
         self.id_sql = f"SELECT value FROM {names.qualified(names.side('schema'))} WHERE name = 'store_id'"  # noqa: S608
         self.whose_sql = self.id_sql
         self._dialect = dialect
@@ -88,7 +89,7 @@ class OwnTable:
             self._ours.add(connection)
 
     async def _answer_of(self, tx: Tx) -> list[Any]:
-        if not self._dialect.fails_whole:
+        if not self.fails_whole:
             return await self._asked(tx)
         await tx.execute(f"SAVEPOINT {_SAVEPOINT}")
         try:

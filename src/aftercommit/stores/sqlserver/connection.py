@@ -142,6 +142,10 @@ class AdoptedConnection(ConnectionTx):
             return False
 
     @property
+    def mark(self) -> None:
+        """pyodbc keeps no count."""
+
+    @property
     def is_active(self) -> bool:
         """Begun, or in the mode in which the driver begins one before the INSERT."""
         if self._raw.closed:

@@ -11,7 +11,7 @@ from aftercommit.errors import TransactionEnded
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour, Tx
 from aftercommit.stores.sql.connections import Give, LinkExecutor, pools_of_blocking, retrying
-from aftercommit.stores.sql.execution import Fault, refuse_transaction_control
+from aftercommit.stores.sql.execution import Fault
 from aftercommit.stores.sqlserver.connection import (
     BEGIN,
     COMMIT,
@@ -228,7 +228,6 @@ class OpenSqlServerTransaction(ConnectionTx):
         return self._is_lent and self._connection.is_in_transaction
 
     async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
-        refuse_transaction_control(sql)
         return self._connection.watched(lambda raw: queried(raw, sql, parameters))
 
     async def commit(self) -> None:
