@@ -27,7 +27,7 @@ from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.detect import open_store
 from aftercommit.transactions.by_hand import ByHand
-from aftercommit.transactions.joined import DbapiTransaction
+from aftercommit.transactions.joined import DbapiTransaction, is_of_sqlalchemy
 from aftercommit.transactions.owned import OwnedTransaction, innermost
 from aftercommit.writing.compose import Composer
 
@@ -80,18 +80,7 @@ class OutboxBase(HandlerSet, ABC):
         self.config = config
         self._payloads = PayloadTypes(config.serializer)
         self._composer = Composer(self._payloads, config.context_providers)
-        store_options: dict[str, Any] = {
-            "table": config.table,
-            "schema": config.schema,
-            "delete_completed": config.delete_completed,
-        }
-        if config.ordered:
-            store_options |= {"ordered": True, "on_dead": config.on_dead}
-        if config.serialize_keys:
-            store_options["serialize_keys"] = True
-        if config.create_schema is not None:
-            store_options["create_schema"] = config.create_schema
-        self._store = open_store(target, self._colour, **store_options)
+        self._store = open_store(target, self._colour, **config.store_options)
         if self._store.colour is not self._colour:
             raise ColourMismatch(
                 f"{type(self).__name__} is {self._colour.value}, {self._store!r} is {self._store.colour.value}",
@@ -240,7 +229,7 @@ class OutboxBase(HandlerSet, ABC):
             tx = tx.transaction
         if isinstance(tx, OwnedTransaction):
             return self._own(tx)
-        if _is_of_sqlalchemy(tx):
+        if is_of_sqlalchemy(tx):
             unit = self._edge().join(tx)
             if unit is not None:
                 return unit
@@ -255,7 +244,7 @@ class OutboxBase(HandlerSet, ABC):
     def _how_to_write(self) -> str:
         call = "await " if self._colour is Colour.ASYNC else ""
         own = f"{self._colour.block} outbox.transaction() as tx: …; {call}outbox.write(event)"
-        is_sqlalchemys = self._sqlalchemy is not None or _is_of_sqlalchemy(self._target)
+        is_sqlalchemys = self._sqlalchemy is not None or is_of_sqlalchemy(self._target)
         return f"{call}outbox.write(event, tx=session), or {own}" if is_sqlalchemys else own
 
     def _edge(self) -> SqlAlchemyEdge:
@@ -317,11 +306,6 @@ class OutboxBase(HandlerSet, ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._store!r})"
-
-
-def _is_of_sqlalchemy(handle: object) -> bool:
-    """Without importing it."""
-    return any(each.__module__.startswith("sqlalchemy.") for each in type(handle).__mro__)
 
 
 _living: Final[WeakSet[OutboxBase]] = WeakSet()

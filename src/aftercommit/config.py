@@ -64,6 +64,7 @@ class OutboxOptions(TypedDict, total=False):
     poller_enabled: bool
     poll_interval: Duration
     max_poll_interval: Duration | None
+    wakeups: bool
     batch_size: int
     skip_recent: Duration
     lock_timeout: Duration
@@ -211,6 +212,16 @@ class OutboxConfig:
     @property
     def delivers(self) -> bool:
         return self.wiring is not Wiring.WRITER_ONLY
+
+    @property
+    def store_options(self) -> dict[str, Any]:
+        """What its store is made with; only what was asked for of what some stores do not know."""
+        asked = {"ordered": True, "on_dead": self.on_dead} if self.ordered else {}
+        if self.serialize_keys:
+            asked["serialize_keys"] = True
+        if self.create_schema is not None:
+            asked["create_schema"] = self.create_schema
+        return {"table": self.table, "schema": self.schema, "delete_completed": self.delete_completed, **asked}
 
 
 #: What is to be said of each option, in the order of their declaration.

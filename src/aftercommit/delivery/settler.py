@@ -282,15 +282,10 @@ class Settler(Service):
                 self._agenda.add(EVERYWHERE if key is None else [key], delay.total_seconds())
             case Release():
                 self._agenda.add(EVERYWHERE if key is None else [key])
-            case Dead(error) if self._blocks and key is not None:
-                log.error(
-                    "%s is DEAD, and its key %s stands still until it is replayed or discarded: %s",
-                    entry.holding,
-                    key.key,
-                    error,
-                )
             case Dead(error):
-                log.error("%s is DEAD: %s", entry.holding, error)
+                stuck = key.key if key is not None and self._blocks else None
+                rest = "" if stuck is None else f", and its key {stuck} stands still until it is replayed or discarded"
+                log.error("%s is DEAD%s: %s", entry.holding, rest, error)
             case Done():
                 pass
 

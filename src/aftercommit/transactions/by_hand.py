@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any, Self
 
+from aftercommit.events.log import Log
 from aftercommit.runtime.process import here
 from aftercommit.transactions.owned import OwnedTransaction, given_up
 
-log = logging.getLogger("aftercommit.transactions")
+log = Log("aftercommit.transactions")
 
 
 class ByHand:

@@ -82,3 +82,8 @@ class UnitOfWork(TxContext):
     @abstractmethod
     def awaiting(self, work: Callable[[], T]) -> Awaitable[T]:
         """Run something that calls `add` where `add` may wait."""
+
+
+def is_of_sqlalchemy(handle: object) -> bool:
+    """Without importing it."""
+    return any(each.__module__.startswith("sqlalchemy.") for each in type(handle).__mro__)
