@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import Context
-from functools import lru_cache, wraps
+from functools import wraps
 from typing import Any
 
 from asgiref.sync import async_to_sync, sync_to_async
@@ -26,7 +26,7 @@ class WorkerRuntime(ThreadRuntime):
         self._is_started = is_started
 
     async def call(self, function: Callable[..., Any], *arguments: object, **options: Any) -> Result:
-        called = _wrapped(function) if self._is_started() else function
+        called = _between_requests(function) if self._is_started() else function
         return await super().call(called, *arguments, **options)
 
 
@@ -41,16 +41,19 @@ class BlockRuntime(ThreadRuntime):
         return await super().call(called, *arguments, context=context)
 
 
-def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    try:
-        return _between_requests(function)
-    except TypeError:  # an unhashable callable
-        return _between_requests.__wrapped__(function)
-
-
-@lru_cache(maxsize=1024)
 def _between_requests(function: Callable[..., Any]) -> Callable[..., Any]:
     """In the thread that runs it: a worker's, one beside it, or the one where Django does the work of async code."""
+    if is_async(function):
+
+        @wraps(function)
+        async def awaited(*arguments: object) -> object:
+            await sync_to_async(close_old_connections)()
+            try:
+                return await function(*arguments)
+            finally:
+                await sync_to_async(close_old_connections)()
+
+        return awaited
 
     @wraps(function)
     def called(*arguments: object) -> object:
@@ -60,12 +63,4 @@ def _between_requests(function: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             close_old_connections()
 
-    @wraps(function)
-    async def awaited(*arguments: object) -> object:
-        await sync_to_async(close_old_connections)()
-        try:
-            return await function(*arguments)
-        finally:
-            await sync_to_async(close_old_connections)()
-
-    return awaited if is_async(function) else called
+    return called

@@ -13,7 +13,7 @@ from weakref import finalize
 
 from aftercommit.events.outcome import Ok, Raised, Result
 from aftercommit.ports import Colour
-from aftercommit.runtime.colours import Limit, awaited, called, called_async, is_async, knows_async
+from aftercommit.runtime.colours import Limit, awaited, called, called_async, is_async
 from aftercommit.runtime.process import boottime
 
 if TYPE_CHECKING:
@@ -105,11 +105,7 @@ class ThreadRuntime:
         ended: Callable[[], None] | None = None,
     ) -> Result:
         limit = None if timeout is None else Limit(function, timeout, ended)
-        try:
-            is_coroutine = knows_async(function)
-        except TypeError:  # an unhashable callable
-            is_coroutine = is_async(function)
-        if is_coroutine:
+        if is_async(function):
             return self._on_loop(called_async(function, arguments), context, limit)
         if limit is None:
             try:
