@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import Context
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any
 
 from asgiref.sync import async_to_sync, sync_to_async
@@ -24,9 +24,15 @@ class WorkerRuntime(ThreadRuntime):
     def __init__(self, is_started: Callable[[], bool]) -> None:
         super().__init__()
         self._is_started = is_started
+        self._wrapped = lru_cache(maxsize=1024)(_between_requests)
 
     async def call(self, function: Callable[..., Any], *arguments: object, **options: Any) -> Result:
-        called = _between_requests(function) if self._is_started() else function
+        called = function
+        if self._is_started():
+            try:
+                called = self._wrapped(function)
+            except TypeError:  # an unhashable callable
+                called = _between_requests(function)
         return await super().call(called, *arguments, **options)
 
 

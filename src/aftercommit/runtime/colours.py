@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from typing import Any, Final, NamedTuple
-from weakref import WeakKeyDictionary
 
 from aftercommit.errors import HandlerTimeout
 from aftercommit.events.names import described
@@ -16,22 +14,11 @@ from aftercommit.events.outcome import Ok, Raised, Result
 GRACE: Final = 1.0
 
 
-#: For as long as there is the function: what a handler closes over, its outbox for one, is not kept for this.
-_known: Final[WeakKeyDictionary[object, bool]] = WeakKeyDictionary()
-
-
 def is_async(function: Callable[..., object]) -> bool:
     """Whether calling it gives a coroutine for sure. A False may still return an awaitable; see `awaited`."""
-    key = getattr(function, "__func__", function)  # of a method there is a new one each time
-    try:
-        return _known[key]
-    except (KeyError, TypeError):  # new, or nothing to be remembered by
-        # The second look finds objects with an async __call__, which the first one does not.
-        call = getattr(function, "__call__", None)  # noqa: B004
-        found = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-    with suppress(TypeError):
-        _known[key] = found
-    return found
+    # The second look finds objects with an async __call__, which the first one does not.
+    call = getattr(function, "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 def called(function: Callable[..., object], arguments: tuple[object, ...]) -> Result:

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from contextvars import Context
+from functools import lru_cache
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import finalize
@@ -77,6 +78,8 @@ class ThreadRuntime:
         self._lock = threading.Lock()
         self._portal: LoopPortal | None = None
         self._side: DaemonThreads | None = None
+        #: Remembered here, not for all: what a handler closes over, its outbox for one, would be kept for good.
+        self._knows_async = lru_cache(maxsize=1024)(is_async)
 
     def identity(self) -> object:
         return _threads.token
@@ -105,7 +108,11 @@ class ThreadRuntime:
         ended: Callable[[], None] | None = None,
     ) -> Result:
         limit = None if timeout is None else Limit(function, timeout, ended)
-        if is_async(function):
+        try:
+            is_coroutine = self._knows_async(function)
+        except TypeError:  # an unhashable callable
+            is_coroutine = is_async(function)
+        if is_coroutine:
             return self._on_loop(called_async(function, arguments), context, limit)
         if limit is None:
             try:
