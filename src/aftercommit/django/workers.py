@@ -24,9 +24,15 @@ class WorkerRuntime(ThreadRuntime):
     def __init__(self, is_started: Callable[[], bool]) -> None:
         super().__init__()
         self._is_started = is_started
+        self._wrapped = lru_cache(maxsize=1024)(_between_requests)
 
     async def call(self, function: Callable[..., Any], *arguments: object, **options: Any) -> Result:
-        called = _wrapped(function) if self._is_started() else function
+        called = function
+        if self._is_started():
+            try:
+                called = self._wrapped(function)
+            except TypeError:  # an unhashable callable
+                called = _between_requests(function)
         return await super().call(called, *arguments, **options)
 
 
@@ -41,16 +47,19 @@ class BlockRuntime(ThreadRuntime):
         return await super().call(called, *arguments, context=context)
 
 
-def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    try:
-        return _between_requests(function)
-    except TypeError:  # an unhashable callable
-        return _between_requests.__wrapped__(function)
-
-
-@lru_cache(maxsize=1024)
 def _between_requests(function: Callable[..., Any]) -> Callable[..., Any]:
     """In the thread that runs it: a worker's, one beside it, or the one where Django does the work of async code."""
+    if is_async(function):
+
+        @wraps(function)
+        async def awaited(*arguments: object) -> object:
+            await sync_to_async(close_old_connections)()
+            try:
+                return await function(*arguments)
+            finally:
+                await sync_to_async(close_old_connections)()
+
+        return awaited
 
     @wraps(function)
     def called(*arguments: object) -> object:
@@ -60,12 +69,4 @@ def _between_requests(function: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             close_old_connections()
 
-    @wraps(function)
-    async def awaited(*arguments: object) -> object:
-        await sync_to_async(close_old_connections)()
-        try:
-            return await function(*arguments)
-        finally:
-            await sync_to_async(close_old_connections)()
-
-    return awaited if is_async(function) else called
+    return called

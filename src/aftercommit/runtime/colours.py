@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from aftercommit.errors import HandlerTimeout
@@ -18,15 +17,6 @@ GRACE: Final = 1.0
 
 def is_async(function: Callable[..., object]) -> bool:
     """Whether calling it gives a coroutine for sure. A False may still return an awaitable; see `awaited`."""
-    try:
-        return knows_async(function)
-    except TypeError:  # an unhashable callable
-        return knows_async.__wrapped__(function)
-
-
-@lru_cache(maxsize=1024)
-def knows_async(function: Callable[..., object]) -> bool:
-    """The same, remembered; for what can be hashed."""
     # The second look finds objects with an async __call__, which the first one does not.
     call = getattr(function, "__call__", None)  # noqa: B004
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

@@ -7,13 +7,14 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from contextvars import Context
+from functools import lru_cache
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import finalize
 
 from aftercommit.events.outcome import Ok, Raised, Result
 from aftercommit.ports import Colour
-from aftercommit.runtime.colours import Limit, awaited, called, called_async, is_async, knows_async
+from aftercommit.runtime.colours import Limit, awaited, called, called_async, is_async
 from aftercommit.runtime.process import boottime, end_child, here
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class ThreadRuntime:
         self._lock = threading.Lock()
         self._portal: LoopPortal | None = None
         self._side: DaemonThreads | None = None
+        #: Remembered here, not for all: what a handler closes over, its outbox for one, would be kept for good.
+        self._knows_async = lru_cache(maxsize=1024)(is_async)
 
     def identity(self) -> object:
         return _threads.token
@@ -106,7 +109,7 @@ class ThreadRuntime:
     ) -> Result:
         limit = None if timeout is None else Limit(function, timeout, ended)
         try:
-            is_coroutine = knows_async(function)
+            is_coroutine = self._knows_async(function)
         except TypeError:  # an unhashable callable
             is_coroutine = is_async(function)
         if is_coroutine:
