@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db import connections
 
 from tests.conftest import execute_mysql, execute_postgres, other_database
 from tests.databases import Database, MysqlDatabase, PostgresDatabase, SqliteDatabase
@@ -72,7 +73,10 @@ def memory_alias() -> Iterator[str]:
     kit.make_tables("memory")
     kit.clear_tables("memory")
     yield "memory"
+    connection = connections["memory"].connection
     kit.remove_database("memory")
+    if connection is not None:
+        connection.close()  # Django keeps it open, for the data in it
 
 
 @pytest.fixture

@@ -190,12 +190,14 @@ def test_the_options_arrive_whatever_the_target_is(kind: str, path: Path) -> Non
     target: Any = {
         "url": url,
         "factory": lambda: sqlite3.connect(path, check_same_thread=False),
-        "connection": sqlite3.connect(path),
-        "engine": create_engine(url),
+        "connection": (connection := sqlite3.connect(path)),
+        "engine": (engine := create_engine(url)),
     }[kind]
     for colour in Colour:
         assert open_store(target, colour, **ORDERED).order == Order(True, "continue")
         assert open_store(target, colour).order == Order(False, "block")
+    connection.close()
+    engine.dispose()
 
 
 @pytest.mark.parametrize("kind", ["url", "pool", "factory", "connection", "engine"])

@@ -109,7 +109,7 @@ INDEXES = {
     "count_dead": "USING INDEX outbox_event_dead",
     "replayable": "SEARCH outbox_event USING INDEX outbox_event_dead (position>?)",
     # By position: of the table, or of the dead.
-    "replay_positions": "SEARCH outbox_event USING IN",
+    "replay_positions": "SEARCH outbox_event USING ",
     "replay": "SEARCH outbox_event USING INDEX outbox_event_event (event_id=?",
     "discard": "SEARCH outbox_event USING INDEX outbox_event_event (event_id=?",
     "surviving": "outbox_event USING COVERING INDEX outbox_event_event (event_id=?)",

@@ -34,8 +34,10 @@ def path(tmp_path: Path) -> Path:
 
 def opened(path: Path, **options: Any) -> Any:
     store = store_at(path, **options)
-    run(store.open())
-    run(store.close())
+    try:
+        run(store.open())
+    finally:
+        run(store.close())
     return store
 
 
@@ -83,8 +85,8 @@ def test_the_tables_are_made_on_first_use(path: Path, colour: Colour) -> None:
 
 def test_the_outbox_makes_the_tables_when_it_first_needs_them(path: Path) -> None:
     """By transaction(), and by write() on a connection that has not begun."""
-    with closing(sqlite3.connect(path)) as connection:
-        Outbox(f"sqlite:///{path}").write("A", {}, tx=connection)
+    with closing(sqlite3.connect(path)) as connection, closing(Outbox(f"sqlite:///{path}")) as outbox:
+        outbox.write("A", {}, tx=connection)
         connection.commit()
     assert len(read(path, "SELECT * FROM outbox_event")) == 1
 
@@ -96,7 +98,8 @@ def test_making_them_again_changes_nothing(path: Path) -> None:
     run(store.create_schema())
     run(store.close())
     opened(path)
-    Outbox(f"sqlite:///{path}").create_schema()
+    with closing(Outbox(f"sqlite:///{path}")) as outbox:
+        outbox.create_schema()
     assert before == (settings(path), objects(path), [tuple(row) for row in read(path, "SELECT * FROM outbox_event")])
 
 
@@ -251,6 +254,7 @@ def test_tables_of_another_make_are_refused_with_the_fix(
     store = store_at(path, create_schema=False)
     with pytest.raises(SchemaMismatch) as caught:
         run(store.open())
+    run(store.close())
     assert message in caught.value.message
     assert "outbox_event" in caught.value.message
     assert fix in caught.value.fix
