@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from aftercommit.errors import StoreBusy, UnsupportedTransaction
+from aftercommit.errors import StoreBusy
 from aftercommit.stores.sql.execution import Fault
 from tests.stores.bench import Bench
 
@@ -103,18 +103,6 @@ def test_savepoints_keep_and_undo(bench: Bench) -> None:
 
     bench.run(scenario)
     assert bench.numbers() == [1, 3]
-
-
-@pytest.mark.parametrize("sql", ["COMMIT", "  rollback;", "\nBEGIN IMMEDIATE", "savepoint x", "RELEASE x", "End"])
-def test_statements_that_steer_the_transaction_are_refused(bench: Bench, sql: str) -> None:
-    async def scenario() -> None:
-        opened = await bench.executor.begin()
-        with pytest.raises(UnsupportedTransaction, match="unseen"):
-            await opened.query(sql)
-        assert opened.is_open
-        await opened.end()
-
-    bench.run(scenario)
 
 
 @pytest.mark.parametrize("mode", ["open", "implicit"])

@@ -25,6 +25,7 @@ from tests.support import World
 
 _WORDS = {
     steering.SESSION: "SELECT 1",
+    steering.LEVEL: "SELECT 2",
     steering.BEGIN: "BEGIN IMMEDIATE",
     steering.COMMIT: "COMMIT",
     steering.ROLLBACK: "ROLLBACK",
