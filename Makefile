@@ -28,7 +28,7 @@ demo: $(CORE) ## Run the demo; needs only the package itself
 
 # Bytecode is kept whatever the environment says: the tests start many interpreters.
 test: check ## Check, then run the tests (PYTEST_ARGS="..." for more)
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 5 --dist worksteal -m "not slow" $(PYTEST_ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist worksteal -m "not slow" $(PYTEST_ARGS)
 
 soak: $(DEV) ## Run the long forms of the tests: more rows, more kills, more time
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or hypothesis" --hypothesis-profile soak --timeout 1800 $(PYTEST_ARGS)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from aftercommit import MetricsExporter, service
+from aftercommit.ordering import fleet
 from tests.delivery.faulty import Fault, FaultyStore, faulty_store, short_pauses  # noqa: F401  (used by every test here)
 from tests.ordering.fleet_kit import FaultyMembership
 from tests.support import PATIENCE, Signal, World, run
@@ -163,17 +164,43 @@ def test_close_ends_although_an_exporter_never_returns(tmp_path: Path) -> None:
     world.run(scenario)
 
 
+class BrokenOff(BaseException):
+    """As Ctrl-C breaks something off, but for the loop itself, which would end the test."""
+
+
+def test_a_cancelled_start_ends_although_the_store_never_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have joined, so it is given some time to find out."""
+    monkeypatch.setattr(fleet, "ENDS_WITHIN", 0.05)
+    world = World("asyncio", tmp_path)
+
+    async def scenario() -> None:
+        store = Silent(world)
+        fault = store.membership.hold("join")
+        starting = asyncio.ensure_future(world.outbox(store, ordered=True, **TIMES).start())
+        await fault.entered.wait()
+        starting.cancel()
+        try:
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.wait_for(starting, PATIENCE)
+        finally:
+            fault.release.set()
+
+    world.run(scenario)
+
+
 def test_a_start_that_is_broken_off_ends_although_the_store_never_answers(world: World) -> None:
     """It has joined the fleet, and cannot sign off."""
 
     async def scenario() -> None:
         store = Silent(world)
         outbox = world.outbox(store, ordered=True, **TIMES)
-        store.membership.fail("view", KeyboardInterrupt())  # type: ignore[arg-type]
+        store.membership.fail("view", BrokenOff())  # type: ignore[arg-type]
         fault = store.membership.hold("leave")
 
         async def start() -> None:
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(BrokenOff):
                 await outbox.start()
 
         try:

@@ -17,7 +17,7 @@ from aftercommit.events.log import Log
 from aftercommit.events.order import Cluster, ClusterMember, FleetView, Holder, Instance
 from aftercommit.events.redact import error_text
 from aftercommit.ports import Membership, Runtime
-from aftercommit.service import Countdown, Repeating, Service
+from aftercommit.service import ENDS_WITHIN, Countdown, Repeating, Service
 
 log = Log("aftercommit.fleet")
 
@@ -58,9 +58,11 @@ class Fleet:
 
     async def start(self) -> None:
         """Sign on, and take what is free at once."""
-        await self.join()
+        # To the end of what is under way, although it is cancelled: a thread may be at it, and what it does behind the
+        # signing off would stand until it expires.
+        await self.runtime.shielded(self.join(), limit=ENDS_WITHIN)
         self.heart.start()  # from here on it is the one that signs off
-        await self.coordinator.work()
+        await self.runtime.shielded(self.coordinator.work(), limit=ENDS_WITHIN)
         self.ownership.share()
         self.coordinator.start()
 

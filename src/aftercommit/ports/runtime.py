@@ -87,9 +87,11 @@ class Runtime(Protocol):
     def interrupt(self) -> None:
         """Cancel the async functions that run in `call` now; they come back Raised(interrupted=True)."""
 
-    async def shielded(self, work: Coroutine[Any, Any, T], hurry: Callable[[], None] | None = None) -> T:
-        """Run to the end although the caller is cancelled; the cancellation comes afterwards, and `hurry` is called
-        when it arrives."""
+    async def shielded(
+        self, work: Coroutine[Any, Any, T], hurry: Callable[[], None] | None = None, limit: float | None = None
+    ) -> T:
+        """Run to the end although the caller is cancelled, for so many seconds at most; the cancellation comes
+        afterwards, and `hurry` is called when it arrives."""
 
     async def close(self) -> None:
         """Stop the threads that `call` has started. Functions that still run are left behind."""

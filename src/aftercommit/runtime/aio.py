@@ -184,7 +184,9 @@ class AsyncioRuntime:
             if task.cancel():
                 self._interrupted.add(task)
 
-    async def shielded(self, work: Coroutine[Any, Any, T], hurry: Callable[[], None] | None = None) -> T:
+    async def shielded(
+        self, work: Coroutine[Any, Any, T], hurry: Callable[[], None] | None = None, limit: float | None = None
+    ) -> T:
         task = self._loop.create_task(work)
         if hurry is not None:
             self._behind[task] = asyncio.current_task()
@@ -199,6 +201,8 @@ class AsyncioRuntime:
                 cancelled = error
                 if hurry is not None:
                     hurry()
+                if limit is not None:
+                    self._loop.call_later(limit, task.cancel)
             except BaseException:
                 break
         if cancelled is not None:

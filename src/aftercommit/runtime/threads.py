@@ -155,7 +155,9 @@ class ThreadRuntime:
         if self._portal is not None:
             self._portal.interrupt()
 
-    async def shielded(self, work: Coroutine[Any, Any, T], hurry: Callable[[], None] | None = None) -> T:
+    async def shielded(
+        self, work: Coroutine[Any, Any, T], hurry: Callable[[], None] | None = None, limit: float | None = None
+    ) -> T:
         return await work
 
     async def close(self) -> None:
