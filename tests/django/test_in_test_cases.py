@@ -180,6 +180,8 @@ def test_a_name_that_the_test_runner_gives_is_the_one_to_use(file_alias: str, ma
     """The outbox was made before, when the database still had its other name."""
     outbox, seen = recording(make_outbox, file_alias)
     assert outbox.stats().backlog.new == 0
+    before = outbox._djangos.executor._own
+    assert before._own._idle, "a connection to the old one"
     kit.remove_database(file_alias)
     kit.add_database(file_alias, kit.sqlite_settings(tmp_path / "test.sqlite3"))
     kit.make_tables(file_alias)
@@ -187,6 +189,7 @@ def test_a_name_that_the_test_runner_gives_is_the_one_to_use(file_alias: str, ma
         outbox.write("Placed", 1)
     assert outbox.drain().delivered == 1
     assert seen == ["1"]
+    assert before._own._idle == []
 
 
 def test_what_drain_does_in_a_block_costs_its_commit_no_durability(postgres_alias: str, make_outbox: Make) -> None:

@@ -11,6 +11,7 @@ from django.db.transaction import atomic
 from aftercommit.django.databases import Vendor, is_in_memory, place_of, vendor_of
 from aftercommit.errors import SchemaMissing, UnknownStore, UnsupportedTransaction
 from aftercommit.ports import AdoptedTx, Colour, Tx
+from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.sql.execution import Executor, Fault
 from aftercommit.stores.sql.store import SqlStore
@@ -104,6 +105,8 @@ class DjangoExecutor(BlockExecutor):
         connection = connections[self._alias]
         name = connection.settings_dict["NAME"]
         if self._own is None or self._name != name:
+            if self._own is not None:
+                run(self._own.close())
             own = self._vendor.own(connection) if self._target is None else self._given()
             self._own, self._name = own, name
         return self._own
