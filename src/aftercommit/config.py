@@ -128,7 +128,8 @@ class OutboxConfig:
     wakeups: bool = _option(True, SWITCH, Of.WRITING,
         "tell other processes at once of rows that are left to them, and listen for it, where the store can "
         "(PostgreSQL, over a connection more). Elsewhere the poller looks more often while it finds something")
-    batch_size: int = _option(50, COUNT, Of.DELIVERY, "rows of one claim")
+    batch_size: int = _option(50, COUNT, Of.DELIVERY,
+        "rows of one claim. While claims come back full it is doubled, up to `cold_queue_capacity`")
     skip_recent: timedelta = _option(timedelta(0), DURATION, Of.DELIVERY,
         "leave rows alone that are younger than this", refused_by=(Wiring.ORDERED,))
     #: Long enough for a pause of the process, short enough that a dead one is noticed within a minute.

@@ -17,6 +17,7 @@ from aftercommit.delivery.agenda import EVERYWHERE, FIRST_LOOK
 from aftercommit.delivery.chain import Delivery
 from aftercommit.events.claims import Claim, ClaimRequest
 from aftercommit.events.outcome import Release
+from aftercommit.polling import manual
 from aftercommit.polling.due import FLOOR_AGE, LookByTime
 from aftercommit.polling.poller import OutboxPoller
 from tests.delivery.faulty import (
@@ -116,6 +117,30 @@ def test_it_asks_for_what_fits(world: World, room: int, batch: int, asked: int) 
         assert [request.limit for request in table.requests] == [asked]
 
     with_runtime(world, scenario)
+
+
+@pytest.mark.parametrize(("quick", "asked"), [(60.0, [2, 4, 8, 8]), (0.0, [2, 2, 2, 2])])
+def test_a_drain_asks_for_more_while_it_is_quick(
+    world: World, monkeypatch: pytest.MonkeyPatch, quick: float, asked: list[int]
+) -> None:
+    """Where handlers are slow it leaves the rest to others."""
+    monkeypatch.setattr(manual, "_QUICK", quick)
+
+    async def scenario() -> None:
+        outbox, limits = world.outbox(batch_size=2, cold_queue_capacity=8), []
+        outbox.register("Happened", lambda event: None)
+        await write(outbox, 30)
+        claim = outbox._engine.poller.claim
+
+        async def noted(limit: int) -> Any:
+            limits.append(limit)
+            return await claim(limit)
+
+        outbox._engine.poller.claim = noted
+        assert (await outbox.drain()).delivered == 30
+        assert limits[:4] == asked
+
+    world.run(scenario)
 
 
 @pytest.mark.parametrize("room", [0, -3])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from itertools import chain
+from typing import Final
 
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.leases import Held, Holding, Keeper, holding_of
@@ -17,6 +18,9 @@ from aftercommit.meter import Meter
 from aftercommit.polling.due import Found
 from aftercommit.polling.poller import OutboxPoller
 from aftercommit.ports import EventStore, Runtime
+
+#: Seconds after which the rows of one claim should be through, so that others get their share of what is slow.
+_QUICK: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ class ManualDelivery:
         await self._store.open()
         if not is_started:
             self._poller.look_everywhere()
-            return len((await self._deliver_here()).claim.rows)
+            return len((await self._deliver_here(self._config.batch_size)).claim.rows)
         return await self._cycle(None) or 0
 
     async def _cycle(self, timeout: float | None) -> int | None:
@@ -97,7 +101,10 @@ class ManualDelivery:
         try:
             self._poller.look_everywhere()
             while until is None or self._runtime.clock() < until:
-                found = await self._deliver_here()
+                limit, began = self._poller.batch.size, self._runtime.clock()
+                found = await self._deliver_here(limit)
+                is_quick = self._runtime.clock() - began < _QUICK
+                self._poller.batch.after(len(found.claim.rows) if is_quick else 0, limit)
                 if found.is_all and not found.claim.rows:
                     return True
                 if found.is_all:
@@ -106,7 +113,7 @@ class ManualDelivery:
         finally:
             await keeper.stop()
 
-    async def _deliver_here(self) -> Found:
+    async def _deliver_here(self, limit: int) -> Found:
         """Claim once and deliver one after the other."""
         if not self._router:
             return Found(Claim(()), is_all=True)
@@ -114,7 +121,7 @@ class ManualDelivery:
         runs: deque[list[Claimed]] = deque()
 
         async def claim() -> None:
-            claims.append(await self._poller.claim(self._config.batch_size))
+            claims.append(await self._poller.claim(limit))
             runs.extend(self._poller.deliverable(claims[0].claim))
 
         try:

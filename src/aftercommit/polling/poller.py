@@ -60,7 +60,7 @@ class OutboxPoller(Service):
         self._agenda = agenda
         self._settler = settler
         self._meter = meter
-        self._batch_size = config.batch_size
+        self.batch = Batch(config.batch_size, config.cold_queue_capacity)
         self._rule = rule_of(config)
         quickest = None if is_woken else QUICKEST
         self._pace = Pace(config.poll_interval, config.max_poll_interval, quickest, batch_size=config.batch_size)
@@ -115,11 +115,12 @@ class OutboxPoller(Service):
         """
         if not self._delivery.router:
             return 0
-        limit = min(self._batch_size, self._handler.room())
+        limit = min(self.batch.size, self._handler.room())
         if limit <= 0:
             return None
         found = await self.claim(limit)
         rows = found.claim.rows
+        self.batch.after(len(rows), limit)
         if rows:
             self._hand_over(found.claim)
         self._plan(found)
@@ -196,6 +197,23 @@ def oldest_lag(rows: Iterable[Row]) -> int:
     """In milliseconds."""
     ages = [row.age for row in rows if isinstance(row, Claimed)]
     return round(max(ages).total_seconds() * 1000) if ages else 0
+
+
+class Batch:
+    """How many rows a claim asks for. It begins with `batch_size`; a full claim doubles it, up to what a lane holds,
+    because claims cost more than rows; one that leaves nothing behind and is small halves it."""
+
+    def __init__(self, least: int, most: int) -> None:
+        self.size = least
+        self._least = least
+        self._most = max(least, most)
+
+    def after(self, count: int, limit: int) -> None:
+        """A claim that asked for `limit` rows got so many."""
+        if count >= self.size:
+            self.size = min(2 * self.size, self._most)
+        elif count < limit and 2 * count < self.size:
+            self.size = max(self.size // 2, self._least)
 
 
 class Pace:
