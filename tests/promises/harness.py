@@ -46,7 +46,10 @@ class Process:
 
     def send(self, do: str, **arguments: Any) -> None:
         """Tell it to do something; the answer may be asked for later."""
-        os.write(self._orders, json.dumps({"do": do, **arguments}).encode() + b"\n")
+        try:
+            os.write(self._orders, json.dumps({"do": do, **arguments}).encode() + b"\n")
+        except BrokenPipeError:
+            raise AssertionError(f"ended with {self.wait()} before {do}\n{self.errors}") from None
 
     def answer(self, timeout: float = PATIENCE) -> Any:
         """What it has to say to the oldest unanswered order."""

@@ -9,11 +9,12 @@ import os
 import random
 import signal
 import sys
+from contextlib import suppress
 from typing import Any
 
 from tests.promises import worker  # first: it sets the clocks before the library reads one
 
-from aftercommit import EventEnvelope  # isort: skip
+from aftercommit import EventEnvelope, StoreUnavailable  # isort: skip
 from tests.promises.effects import Effects
 from tests.promises.key_listener import ASYNC, SYNC, KeyListener, type_of
 
@@ -62,6 +63,12 @@ class Instance(worker.Worker):
     async def discard(self, event_id: str) -> bool:
         discarded: bool = await self.outbox.dead.discard(event_id, reason="not needed any more")
         return discarded
+
+    async def start_at_last(self) -> Any:
+        """Again and again, as a supervisor would: who is stopped while it starts is cut off by the server."""
+        while True:
+            with suppress(StoreUnavailable):
+                return await self.start()
 
     async def hog(self, seconds: float) -> None:
         """Keep the GIL for so long, in a call of C: nothing of this process runs."""

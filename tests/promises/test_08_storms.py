@@ -108,7 +108,7 @@ class Storm:
     def join(self) -> None:
         runtime = self.chance.choice(self._runtimes)
         process = self.fleet.process(runtime, failures=0.1, slow=0.02, options=self._options)
-        process.send("start")
+        process.send("start_at_last")
         self._alive.append(process)
         self._note("joins", process)
 
