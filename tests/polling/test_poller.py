@@ -32,6 +32,7 @@ from tests.delivery.faulty import (
     plain_config,
     router_of,
     short_pauses,  # noqa: F401  (used by every test here)
+    until,
     with_runtime,
 )
 from tests.support import PATIENCE, Collector, Signal, World
@@ -224,7 +225,7 @@ def test_rows_that_do_not_fit_are_claimable_at_once(world: World) -> None:
             assert len(claim.rows) == 3
             engine.poller._hand_over(claim)  # more than there is room for
             await world.until("SELECT count(*) = 3 FROM outbox_event WHERE locked_by IS NULL")
-            assert (await first.stats()).held == 3
+            await until(lambda: len(first._engine.held) == 3)
             release.set()
             await world.until_settled(6)
 
@@ -554,6 +555,7 @@ def test_an_undecodable_row_is_dead_and_the_others_go_on(
         world.change("UPDATE outbox_event SET headers = 'not-json' WHERE event_id = ?", written[1])
         async with outbox:
             await world.until("SELECT count(*) = 0 FROM outbox_event WHERE status IN (0, 2)")
+            assert (await outbox.drain(PATIENCE)).is_complete
             assert (await outbox.stats()).counters["dispatch_dead"] == 1
         assert world.statuses() == [1, 3, 1]
         assert world.rows()[1]["attempts"] == 0

@@ -59,6 +59,8 @@ def test_promise_05_one_holder_each_event_is_delivered_once_by_several_processes
             worker.answer(300)
     total = each * len(workers)
     fleet.until_settled(total, timeout=300)
+    for worker in workers:
+        until(lambda worker=worker: worker.tell("stats")["unsettled"] == 0, what="the answer to the last settle")
     counters = [worker.tell("stats") for worker in workers]
     for worker in workers:
         worker.finish()

@@ -34,7 +34,7 @@ def works_without_errors_again(fleet: Fleet, worker: Process) -> None:
     until(lambda: not worker.tell("health"), what="health")
     fleet.until_settled(len(fleet.statuses()))
     assert 0 < len(sessions(fleet.table)) < MANY
-    assert worker.tell("stats")["unsettled"] == 0
+    until(lambda: worker.tell("stats")["unsettled"] == 0, what="the answer to the last settle")
     worker.finish()
     fleet.all_delivered()
     until(lambda: not sessions(fleet.table), what="the end of all sessions")
