@@ -172,19 +172,21 @@ async def is_fixed(transaction: Any, url: str) -> bool:
         return (await tx.execute("SELECT count(*) FROM seen")).rows[0][0] == before
 
 
-@pytest.mark.parametrize("kind", ["url", "engine", "options"])
+@pytest.mark.parametrize("kind", ["url", "engine", "options", "autocommit"])
 def test_on_mysql_a_transaction_runs_as_the_target_says_or_as_it_is_asked_for(mysql_world: World, kind: str) -> None:
     world = mysql_world
     driver = "mysql+asyncmy" if world.is_async else "mysql+pymysql"
 
     async def scenario() -> None:
         target, make = world.url, create_async_engine if world.is_async else create_engine
-        is_strict = kind == "url"  # the server's own default
+        is_strict = kind in ("url", "autocommit")  # the server's own default
         if kind != "url":
             level = {"isolation_level": "READ COMMITTED"} if kind == "engine" else {}
             engine = target = make(urlsplit(world.url)._replace(scheme=driver).geturl(), **level)
             if kind == "options":
-                target = engine.execution_options(isolation_level="READ COMMITTED")
+                target = engine.execution_options(isolation_level="read_committed")  # as SQLAlchemy takes it, too
+            elif kind == "autocommit":
+                target = engine.execution_options(isolation_level="autocommit")
         outbox = world.outbox(target, create_schema=True)
         assert await is_fixed(outbox.transaction(), world.url) is is_strict
         assert await is_fixed(outbox.transaction(isolation="REPEATABLE READ"), world.url)

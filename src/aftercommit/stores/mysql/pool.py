@@ -87,7 +87,8 @@ def session_settings(*, is_users: bool) -> list[str]:
 def over_engine(kind: type[DriverLink], engine: Any) -> MysqlExecutor:
     """Over the pool of a SQLAlchemy engine."""
     lent = EnginePool(engine, lambda lent: kind(lent.driver_connection), lambda link: not link.is_open)
-    isolation = engine.get_execution_options().get("isolation_level")
+    said = engine.get_execution_options().get("isolation_level")
+    isolation = said and str(said).upper().replace("_", " ")  # SQLAlchemy takes either
     pool = GivenPool(lent, kind.error, None if isolation == "AUTOCOMMIT" else isolation)
     return MysqlExecutor(kind, pool, pool)
 
