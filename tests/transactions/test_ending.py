@@ -404,6 +404,26 @@ def _raising(message: str) -> Any:
 # ---------------------------------------------------------------- by hand, and by nobody
 
 
+def test_a_transaction_that_nobody_can_end_any_more_waits_for_its_own_outbox(world: World) -> None:
+    """Another one that begins meanwhile neither ends it nor forgets it: it would keep its locks for good."""
+
+    async def scenario() -> None:
+        outbox, other = world.outbox(), world.outbox("sqlite://")
+
+        async def forgets() -> None:
+            tx = await outbox.begin()
+            await outbox.write("T", '"lost"', tx=tx)
+
+        await forgets()
+        async with other.transaction():
+            await other.write("T", '"of another"')
+        async with outbox.transaction():
+            await outbox.write("T", '"kept"')
+        assert [row["payload"] for row in world.rows()] == ['"kept"']
+
+    world.run(scenario)
+
+
 def test_a_transaction_that_nobody_can_end_any_more_takes_nothing_with_it(
     any_world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -141,9 +141,11 @@ class OwnedTransaction:
     async def _begin(self) -> None:
         if self._root is not None or self._ended is not None:
             raise TransactionEnded("this transaction was begun before", fix="call outbox.transaction() for each block")
-        while given_up:
-            lost = given_up.popleft()
-            if lost._root is not None and lost._runtime is self._runtime:  # else its event loop is another
+        for _ in range(len(given_up)):
+            lost = given_up.popleft() if given_up else self  # another thread may be at it
+            if lost._runtime is not self._runtime:  # of another outbox, whose event loop may be another
+                given_up.append(lost)
+            elif lost._root is not None:
                 await lost._undo(lost._root, _ended_elsewhere())  # whose notes are what its callbacks raise
         outer = innermost(self.outbox)
         if outer is None:
