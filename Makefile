@@ -4,6 +4,11 @@
 PYTHON ?= $(shell python3.11 -c '' >/dev/null 2>&1 && echo python3.11 || echo python3)
 # More arguments for pytest, for example: make test PYTEST_ARGS="-n 0 -k ordered"
 PYTEST_ARGS ?=
+# More arguments for the benchmarks, for example: make bench BENCH_ARGS="--only postgres_drain"
+BENCH_ARGS ?=
+# The interpreter for the other libraries, of which one needs 3.12: that or a later one if it is found, else PYTHON.
+PEERS_PYTHON ?= $(shell for each in python3.13 python3.12 $(wildcard $(HOME)/.pyenv/versions/3.1[2-4]*/bin/python3); do \
+  $$each -c '' >/dev/null 2>&1 && echo $$each && exit; done; echo $(PYTHON))
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,11 +19,14 @@ MADE := $(VENV)/.made
 CORE := $(VENV)/.installed-core
 DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
+PEERS_VENV := .venv-peers
+PEERS := $(PEERS_VENV)/.installed
+PEER_PACKAGES := txoutbox[postgres] pgqueuer[asyncpg] faststream-outbox[asyncpg] procrastinate oban
 
-.PHONY: help venv demo test soak check bench options format clean
+.PHONY: help venv demo test soak check bench bench-short bench-long bench-peers bench-pages options format clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 venv: $(DEV) ## Make .venv with the package (editable) and all development tools
 	@echo "Ready: $(BIN)/python"
@@ -39,8 +47,20 @@ check: $(DEV) ## Lint, formatting, types and the layers of the package
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-bench: $(BENCH) ## Run the benchmarks
-	@$(BIN)/python -m bench
+bench: $(BENCH) ## Measure beside hand-written SQL, in ten minutes (BENCH_ARGS="..." for more)
+	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+bench-short: $(BENCH) ## See in two minutes that all measures run
+	@$(BIN)/python -m bench --quick $(BENCH_ARGS)
+
+bench-long: $(BENCH) ## Measure with all sizes, without regard to time
+	@$(BIN)/python -m bench --long $(BENCH_ARGS)
+
+bench-peers: $(PEERS) ## Measure beside other libraries, in an environment of its own
+	@$(PEERS_VENV)/bin/python -m bench --peers $(BENCH_ARGS)
+
+bench-pages: $(BENCH) ## Write the pages of docs/performance anew from the saved results
+	@$(BIN)/python -m bench.pages
 
 options: $(CORE) ## Write the tables of docs/options.md from the declarations
 	@$(BIN)/python docs/make_options.py
@@ -50,7 +70,7 @@ format: $(DEV) ## Format the code and mend what the linter can mend
 	@$(BIN)/ruff format .
 
 clean: ## Remove .venv, caches and build results
-	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) $(PEERS_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(MADE):
@@ -75,4 +95,14 @@ $(DEV): pyproject.toml $(MADE)
 $(BENCH): pyproject.toml $(MADE)
 	@echo "Installing the package and what the benchmarks need"
 	@$(PIP) -e '.[bench]'
+	@touch $@
+
+# One by one: a library that cannot be installed is left out, and the run says so.
+$(PEERS): pyproject.toml
+	@echo "Making $(PEERS_VENV) with $(PEERS_PYTHON)"
+	@$(PEERS_PYTHON) -m venv $(PEERS_VENV)
+	@$(PEERS_VENV)/bin/python -m pip install --disable-pip-version-check -qq -e '.[bench]'
+	@for each in $(PEER_PACKAGES); do \
+	  $(PEERS_VENV)/bin/python -m pip install --disable-pip-version-check -qq "$$each" || echo "Not installed: $$each"; \
+	done
 	@touch $@

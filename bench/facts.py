@@ -6,9 +6,24 @@ import os
 import platform
 import sqlite3
 import subprocess
-from importlib.metadata import version
+from collections.abc import Iterable
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
+
+from bench.redis.place import Redis
+from bench.servers.places import Absent, Mysql, Place, Postgres
+
+#: By the word in the names of the measures that need it.
+_SERVERS: Final[dict[str, tuple[type[Place | Redis], tuple[str, ...]]]] = {
+    "postgres": (Postgres, ("psycopg", "psycopg-pool", "asyncpg")),
+    "mysql": (Mysql, ("PyMySQL", "asyncmy")),
+    "redis": (Redis, ("redis", "hiredis")),
+}
+
+#: A package that has the name of its server.
+_TOLD_AS: Final = {"redis": "redis-py"}
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
 
@@ -24,12 +39,36 @@ def facts(workshop: Path) -> dict[str, Any]:
         "sqlite": sqlite3.sqlite_version,
         "msgspec": version("msgspec"),
         "mmh3": version("mmh3"),
+        "processor": processor(),
+        "memory": memory(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "filesystem": filesystem(workshop),
         "sqlite_settings": "WAL, synchronous FULL",
         "load_before": load(),
     }
+
+
+def server_facts(kinds: Iterable[str]) -> dict[str, str]:
+    """Version and settings of each of these servers, and the drivers; nothing of where they are."""
+    told: dict[str, str] = {}
+    for kind, (place, packages) in _SERVERS.items():
+        if kind in kinds:
+            with suppress(Absent):
+                server = place.connected()
+                told[kind] = server.facts()
+                server.close()
+            told |= versions(packages)
+    return told
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Of those that are installed."""
+    told = {}
+    for package in packages:
+        with suppress(PackageNotFoundError):
+            told[_TOLD_AS.get(package, package)] = version(package)
+    return told
 
 
 def load() -> float | None:
@@ -49,6 +88,20 @@ def revision() -> str:
 def _git(*arguments: str) -> str:
     command = ["git", "--no-optional-locks", *arguments]
     return subprocess.run(command, cwd=_ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def processor() -> str:
+    """Its model, where the platform tells."""
+    with suppress(OSError, IndexError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line for line in lines if line.startswith("model name")).split(": ", 1)[1]
+    return platform.processor() or "unknown"
+
+
+def memory() -> str:
+    if not hasattr(os, "sysconf"):
+        return "unknown"
+    return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GB"
 
 
 def is_on_disk(folder: Path) -> bool:

@@ -47,6 +47,9 @@ SET status = 1, done_at = ?, locked_by = NULL, locked_at = NULL, lease_until = N
 WHERE position = ?
 """
 
+#: Where the claim has the text.
+_PAYLOAD: Final = 8
+
 _LEASE_MICROS: Final = 30_000_000
 
 encode: Final = msgspec.json.Encoder().encode
@@ -130,11 +133,11 @@ def write_all(connection: sqlite3.Connection, contents: list[Any], first: int) -
 
 
 def drain(connection: sqlite3.Connection, batch_size: int, function: Callable[[Any], object]) -> int:
-    """Claim a batch, call a function per row, mark the batch: two transactions each, until nothing is left."""
+    """Claim a batch, call a function with each payload, mark the batch: two transactions each, until none is left."""
     total = 0
     while rows := _claim(connection, batch_size):
         for row in rows:
-            function(row)
+            function(row[_PAYLOAD])
         _mark(connection, rows)
         total += len(rows)
     return total

@@ -15,22 +15,23 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Final
 
 from aftercommit import AsyncOutbox, Outbox
 from bench import hand
 from bench.paced import Arrivals, Latency, Plan, Times, beside, now, pace, pace_async
-from bench.results import Line
+from bench.results import Goal, Line
 from bench.rounds import Rival, Stopwatch, in_turn
 from bench.sizes import Sizes
 
+_GOALS: Final = (Goal("P6", "figure", 0.10), Goal("P6", "p99", 0.6))
 
-def latency(sizes: Sizes, workshop: Path) -> list[Line]:
-    """Both runtimes, both colours of handler, one event at a time and paced."""
-    paces = {0: sizes.single, **sizes.paces}
+
+def sqlite_latency(sizes: Sizes, workshop: Path) -> list[Line]:
+    """Both runtimes, both colours of handler, one event at a time and at the fastest pace."""
+    rate = max(sizes.paces)
     lines = []
-    for rate, count in paces.items():
-        plan = Plan(count, rate)
+    for plan in (Plan(sizes.single, 0), Plan(sizes.paces[rate] // 2, rate)):
         rivals: dict[str, Rival[Latency]] = {
             "SimpleQueue to a parked thread": partial(_hand_threads, plan),
             "asyncio.Queue to a parked task": partial(_hand_asyncio, plan),
@@ -43,7 +44,13 @@ def latency(sizes: Sizes, workshop: Path) -> list[Line]:
         bare = list(rivals)[:2]
         for name in list(rivals)[2:]:
             rival = bare[name.startswith("asyncio")]
-            lines.append(beside("latency", f"{name}, {plan}", rival, samples[name], samples[rival]))
+            # The target is for a handler of the runtime's own colour.
+            goals = _GOALS if name in ("threads, sync handler", "asyncio, async handler") else ()
+            lines.append(
+                beside(
+                    "sqlite_latency", f"{name}, {plan}", f"{rival}, {plan}", samples[name], samples[rival], goals=goals
+                )
+            )
     return lines
 
 

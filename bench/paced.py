@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
 from queue import SimpleQueue
-from statistics import quantiles
+from statistics import median
 from typing import Any, Final
 
 from bench.results import Goal, Line, Spread
@@ -24,14 +25,20 @@ now: Final = time.perf_counter_ns
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """One round: milliseconds from the commit to the handler, and the processor time per event."""
+    """One round: milliseconds from each commit to its handler, and the processor time per event."""
 
-    p50: float
-    p95: float
-    p99: float
-    #: The same from the end of the caller's block; below zero when the handler was faster than the way back.
+    waits: list[float]
+    #: The median from the end of the caller's block; below zero when the handler was faster than the way back.
     p50_after_block: float
     cpu_micros: float
+
+    def percentile(self, share: float) -> float:
+        return percentile(self.waits, share)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The least value that is not exceeded by that share of them."""
+    return sorted(values)[max(0, ceil(share * len(values)) - 1)]
 
 
 class Times:
@@ -47,14 +54,7 @@ class Times:
         numbers = [number for number in self.ids if number >= _WARM_UP]
         waits = [(self.began[self.ids[number]] - self.committed[number]) / 1e6 for number in numbers]
         after_block = [(self.began[self.ids[number]] - self.left[number]) / 1e6 for number in numbers]
-        cuts = quantiles(waits, n=100, method="inclusive")
-        return Latency(
-            p50=cuts[49],
-            p95=cuts[94],
-            p99=cuts[98],
-            p50_after_block=quantiles(after_block, n=2, method="inclusive")[0],
-            cpu_micros=watch.sample(len(numbers)).cpu_micros,
-        )
+        return Latency(waits, median(after_block), watch.sample(len(numbers)).cpu_micros)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,26 +76,49 @@ class Plan:
         return f"{self.pace:,}/s" if self.pace else "one at a time"
 
 
-def beside(measure: str, variant: str, rival: str, ours: list[Latency], theirs: list[Latency]) -> Line:
-    return Line(
+def beside(
+    measure: str,
+    variant: str,
+    rival: str,
+    ours: list[Latency],
+    theirs: list[Latency] | None = None,
+    *,
+    goals: Sequence[Goal] = (),
+) -> Line:
+    """A line of p50, with the other percentiles in its details. p99.9 is taken over all rounds together."""
+    p50 = [round_.percentile(0.5) for round_ in ours]
+    line = Line(
         measure=measure,
         variant=variant,
         rival=rival,
         unit="ms p50",
-        ours=Spread.of([round_.p50 for round_ in ours]),
-        theirs=Spread.of([round_.p50 for round_ in theirs]),
-        ratio=Spread.of([their.p50 / our.p50 for our, their in zip(ours, theirs, strict=True)]),
+        ours=Spread.of(p50),
         cpu_ours=Spread.of([round_.cpu_micros for round_ in ours]),
-        cpu_theirs=Spread.of([round_.cpu_micros for round_ in theirs]),
-        goal=Goal("figure", target=0.2, aim=0.1),
-        details={
-            who: {
-                name: Spread.of([getattr(round_, name) for round_ in rounds])
-                for name in ("p95", "p99", "p50_after_block")
-            }
-            for who, rounds in (("ours", ours), ("theirs", theirs))
-        },
+        goals=tuple(goals),
+        details={"p99": tail(ours)["p99"], "ours": tail(ours)},
     )
+    if theirs is None:
+        return line
+    beside = [round_.percentile(0.5) for round_ in theirs]
+    return replace(
+        line,
+        theirs=Spread.of(beside),
+        ratio=Spread.of([their / our for our, their in zip(p50, beside, strict=True)]),
+        cpu_theirs=Spread.of([round_.cpu_micros for round_ in theirs]),
+        details={**line.details, "theirs": tail(theirs)},
+    )
+
+
+def tail(rounds: list[Latency]) -> dict[str, float]:
+    """Medians over the rounds; so rare an event as the last one needs all of them at once."""
+    waits = [wait for round_ in rounds for wait in round_.waits]
+    return {
+        "p95": median([round_.percentile(0.95) for round_ in rounds]),
+        "p99": median([round_.percentile(0.99) for round_ in rounds]),
+        "p99.9": percentile(waits, 0.999),
+        "events": len(waits),
+        "p50_after_block": median([round_.p50_after_block for round_ in rounds]),
+    }
 
 
 def pace(plan: Plan, write: Callable[[int], None], arrived: SimpleQueue[None]) -> None:

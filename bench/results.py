@@ -1,4 +1,4 @@
-"""What a run found: lines of ours beside theirs, with spread, ratio and goal."""
+"""What a run found: lines of ours beside theirs, with spread, ratio and goals."""
 
 from __future__ import annotations
 
@@ -25,17 +25,32 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a line should reach. It is reported and never enforced; `aim` is the farther mark behind the target."""
+    """What a line should reach, by the number of its target. It is reported and never enforced.
 
-    what: Literal["ratio", "figure"]
+    A ratio at least; at most: the figure itself, `cpu` (processor time in multiples of the other side's), `p99`, `rest`
+    (a figure of its own among the details).
+    """
+
+    id: str
+    what: Literal["ratio", "figure", "cpu", "p99", "rest"]
     target: float
-    aim: float | None = None
 
-    def is_met(self, line: Line, mark: float) -> bool:
-        """A ratio at least, a figure (a time) at most."""
-        if self.what == "ratio":
-            return line.ratio is not None and line.ratio.median >= mark
-        return line.ours.median <= mark
+    def value(self, line: Line) -> float | None:
+        match self.what:
+            case "ratio":
+                return None if line.ratio is None else line.ratio.median
+            case "figure":
+                return line.ours.median
+            case "cpu":
+                return None if line.cpu_ratio is None else line.cpu_ratio.median
+            case "p99" | "rest":
+                return float(line.details[self.what])
+
+    def is_met(self, line: Line) -> bool | None:
+        value = self.value(line)
+        if value is None:
+            return None
+        return value >= self.target if self.what == "ratio" else value <= self.target
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +64,22 @@ class Line:
     ours: Spread
     theirs: Spread | None = None
     ratio: Spread | None = None
+    #: Microseconds of processor time per unit, and ours in multiples of theirs.
     cpu_ours: Spread | None = None
     cpu_theirs: Spread | None = None
-    goal: Goal | None = None
+    cpu_ratio: Spread | None = None
+    goals: tuple[Goal, ...] = ()
     details: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_reached(self) -> bool | None:
-        return None if self.goal is None else self.goal.is_met(self, self.goal.target)
+        """All goals; None where there is none."""
+        return all(goal.is_met(self) for goal in self.goals) if self.goals else None
 
     def as_json(self) -> dict[str, Any]:
         record = asdict(self)
-        if record["goal"] is not None:
-            record["goal"]["is_reached"] = self.is_reached
-            aim = record["goal"]["aim"]
-            record["goal"]["is_aim_reached"] = None if aim is None else self.goal.is_met(self, aim)
+        for told, goal in zip(record["goals"], self.goals, strict=True):
+            told |= {"value": goal.value(self), "is_reached": goal.is_met(self)}
         return record
 
 
@@ -75,7 +91,8 @@ def compared(
     *,
     rival: str,
     unit: str,
-    goal: Goal | None = None,
+    goals: Sequence[Goal] = (),
+    details: dict[str, Any] | None = None,
 ) -> Line:
     """A line of rates."""
     return Line(
@@ -88,10 +105,19 @@ def compared(
         ratio=Spread.of([our.rate / their.rate for our, their in zip(ours, theirs, strict=True)]),
         cpu_ours=Spread.of([sample.cpu_micros for sample in ours]),
         cpu_theirs=Spread.of([sample.cpu_micros for sample in theirs]),
-        goal=goal,
+        cpu_ratio=_cpu_ratio(ours, theirs),
+        goals=tuple(goals),
         details={
             "wall_seconds": {"ours": [sample.wall for sample in ours], "theirs": [sample.wall for sample in theirs]},
             "cpu_seconds": {"ours": [sample.cpu for sample in ours], "theirs": [sample.cpu for sample in theirs]},
-            "units_per_round": ours[0].units,
+            "units": {"ours": [sample.units for sample in ours], "theirs": [sample.units for sample in theirs]},
+            **(details or {}),
         },
     )
+
+
+def _cpu_ratio(ours: Sequence[Sample], theirs: Sequence[Sample]) -> Spread | None:
+    """None where a side took less time than the system counts."""
+    if not all(sample.cpu for sample in theirs):
+        return None
+    return Spread.of([our.cpu_micros / their.cpu_micros for our, their in zip(ours, theirs, strict=True)])

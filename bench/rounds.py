@@ -44,15 +44,22 @@ class Stopwatch:
     def __exit__(self, *error: object) -> None:
         self._wall, self._cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
 
+    @property
+    def wall(self) -> float:
+        return self._wall
+
     def sample(self, units: int) -> Sample:
         return Sample(units, self._wall, self._cpu)
 
 
-def in_turn(rivals: Mapping[str, Rival[T]], rounds: int, workshop: Path) -> dict[str, list[T]]:
-    """Every rival once per round, each round begun by another one. A first round warms up and is dropped."""
+def in_turn(
+    rivals: Mapping[str, Rival[T]], rounds: int, workshop: Path, *, is_warm: bool = False
+) -> dict[str, list[T]]:
+    """Every rival once per round, each round begun by another one. A first round warms up and is dropped, but for
+    rivals that have been warmed up."""
     names = list(rivals)
     samples: dict[str, list[T]] = {name: [] for name in names}
-    for number in range(rounds + 1):
+    for number in range(int(is_warm), rounds + 1):
         first = number % len(names)
         for name in names[first:] + names[:first]:
             sample = _once(rivals[name], workshop)

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from hypothesis import settings
 
-from tests import finding, servers
+from tests import finding, redis_servers, servers
 from tests.support import World, painted
 
 # A busy machine is no reason to call a property false. Each run looks at the same examples; `make soak` at new ones.
@@ -128,6 +128,20 @@ def execute_mysql(url: str, sql: str) -> None:
 
 
 @pytest.fixture(scope="session")
+def redis_url() -> str:
+    """A Redis that others use as well: a test has the keys of its own `redis_table`."""
+    return server("redis")
+
+
+@pytest.fixture
+def redis_table(redis_url: str) -> Iterator[str]:
+    """A table, which on Redis is what keys begin with, of this test's own; nothing is left of it."""
+    table = f"aftercommit_{uuid4().hex[:12]}"
+    yield table
+    redis_servers.forget(redis_url, table)
+
+
+@pytest.fixture(scope="session")
 def sqlserver_url() -> str:
     """A SQL Server that somebody named; there is none to be had otherwise."""
     return server("sqlserver")
@@ -147,6 +161,25 @@ def private_postgres() -> Iterator[servers.PrivatePostgres]:
 def private_mariadb() -> Iterator[servers.PrivateMariadb]:
     """A MariaDB that the test may stop and start."""
     yield from _started(servers.PrivateMariadb)
+
+
+@pytest.fixture
+def private_redis(request: pytest.FixtureRequest) -> Iterator[redis_servers.PrivateRedis]:
+    """A Redis that the test may stop, kill and start; with the settings of its mark `redis_settings`, if it has one."""
+    mark = request.node.get_closest_marker("redis_settings")
+    yield from _started(lambda: redis_servers.PrivateRedis(**(mark.kwargs if mark else {})))
+
+
+@pytest.fixture
+def redis_replicas() -> Iterator[redis_servers.RedisReplicas]:
+    """A master and its replica, which the test may let fail over."""
+    yield from _started(redis_servers.RedisReplicas)
+
+
+@pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[redis_servers.RedisCluster]:
+    """Three private nodes. It is there for all tests of a worker: each has a table of its own."""
+    yield from _started(redis_servers.RedisCluster)
 
 
 @pytest.fixture
@@ -183,10 +216,27 @@ WAYS = {
 @pytest.fixture(params=WAYS)
 def server_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     """Either runtime over each server and driver, with empty tables."""
-    database, runtime, scheme = WAYS[request.param]
+    yield from _world_on(request, *WAYS[request.param], tmp_path)
+
+
+def _world_on(
+    request: pytest.FixtureRequest, database: str, runtime: str, scheme: str, tmp_path: Path
+) -> Iterator[World]:
     url: str = request.getfixturevalue("postgres_url" if database == "postgres" else "mysql_url")
     made = World(runtime, tmp_path, database, urlsplit(url)._replace(scheme=scheme).geturl())
     made.somebody.clear()
+    yield made
+    made.somebody.close()
+
+
+@pytest.fixture(params=[*WAYS, "redis-threads", "redis-asyncio"])
+def any_server_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    """The same, and Redis: for scenarios that run no SQL of their own in a transaction."""
+    if request.param in WAYS:
+        yield from _world_on(request, *WAYS[request.param], tmp_path)
+        return
+    url, table = request.getfixturevalue("redis_url"), request.getfixturevalue("redis_table")
+    made = World(request.param.removeprefix("redis-"), tmp_path, "redis", url, table)
     yield made
     made.somebody.close()
 

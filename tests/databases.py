@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pymysql
 from psycopg.rows import tuple_row
 
 from tests.servers import pymysql_connect
@@ -37,6 +38,9 @@ VALUE = re.compile(
     r"(?P<time>\b(?:occurred|scheduled|created|available|done|locked|started|heartbeat|expires)_at\b\s*[<>=]+\s*|\blease_until\s*[<>=]+\s*)?"
     r"(?P<value>\?|(?<![\w'.])\d+\b)"
 )
+
+#: What somebody has a lease on.
+HELD = "SELECT event_id, lease_epoch FROM outbox_event WHERE locked_by = ? AND status IN (0, 2)"
 
 
 class Row:
@@ -87,6 +91,22 @@ class Database(ABC):
         """The database's clock."""
 
     @abstractmethod
+    def is_locked(self) -> bool:
+        """Whether somebody is in the middle of a transaction that others would have to wait for."""
+
+    def has_settled(self, count: int, status: int = 1) -> bool:
+        """Whether at least that many rows have this status."""
+        return bool(self.read("SELECT count(*) >= ? FROM outbox_event WHERE status = ?", count, status)[0][0])
+
+    def held_by(self, owner: str) -> dict[str, int]:
+        """Unfinished events that somebody has a lease on, with their epochs."""
+        return {row["event_id"]: row["lease_epoch"] for row in self.read(HELD, owner)}
+
+    def left_by(self, owner: str) -> dict[str, int]:
+        """The same of somebody who has gone."""
+        return self.held_by(owner)
+
+    @abstractmethod
     def clear(self) -> None:
         """No rows in `outbox_event`, and no tables of other names."""
 
@@ -110,6 +130,14 @@ class SqliteDatabase(Database):
     def now(self) -> int:
         sql = "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"
         return int(self.read(sql)[0][0])
+
+    def is_locked(self) -> bool:
+        with closing(sqlite3.connect(self.path, timeout=0, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return True
+            return False
 
     def clear(self) -> None:
         raise NotImplementedError("a SQLite database is a new file for each test")
@@ -158,6 +186,13 @@ class ServerDatabase(Database):
 
     def write(self, sql: str, *parameters: object) -> int:
         return self._execute(sql, parameters)[1]
+
+    def is_locked(self) -> bool:
+        try:
+            self.read("SELECT event_id FROM outbox_event FOR UPDATE NOWAIT")
+        except (psycopg.errors.LockNotAvailable, pymysql.err.OperationalError):
+            return True
+        return False
 
     def close(self) -> None:
         self._connection.close()

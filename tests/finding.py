@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from tests.redis_servers import PrivateRedis, redis_answers
 from tests.servers import (
     NoServer,
     PrivateMariadb,
@@ -54,6 +55,9 @@ KINDS = {
         "mysql://root@127.0.0.1:3306/test",
         real_mysql_answers,
         PrivateMysql,
+    ),
+    "redis": Kind(
+        "Redis or Valkey", "AFTERCOMMIT_TEST_REDIS_URL", "redis://127.0.0.1:6379", redis_answers, PrivateRedis
     ),
     "sqlserver": Kind("SQL Server", "AFTERCOMMIT_TEST_SQLSERVER_URL"),
 }

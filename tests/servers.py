@@ -27,7 +27,7 @@ from tests.unpacked import NotUnpacked, mysql_folder, unpack_mysql
 #: Far longer than a server takes to start.
 PATIENCE = 60.0
 
-PACKAGES = ("postgresql", "mariadb-server", "pgbouncer", "unixodbc", "libsqliteodbc")
+PACKAGES = ("postgresql", "mariadb-server", "redis-server", "pgbouncer", "unixodbc", "libsqliteodbc")
 
 
 class NoServer(Exception):
@@ -102,8 +102,9 @@ def _postgres_folders() -> list[Path]:
 
 
 def free_port() -> int:
-    """Not of those that systems give to clients: one of the many connections of these tests could get it meanwhile."""
-    for port in random.sample(range(20_000, 30_000), 100):
+    """Not of those that systems give to clients: one of the many connections of these tests could get it meanwhile.
+    By chance, whatever a test has seeded: two that begin alike would meet at every port."""
+    for port in random.SystemRandom().sample(range(20_000, 30_000), 100):
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

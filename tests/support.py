@@ -12,6 +12,7 @@ from typing import Any
 from aftercommit import AsyncOutbox, Outbox
 from aftercommit.runtime.threads import run
 from tests.databases import Database, MysqlDatabase, PostgresDatabase, SqliteDatabase
+from tests.redis_database import RedisDatabase
 
 #: Far longer than anything takes, far shorter than the suite's own limit.
 PATIENCE = 20.0
@@ -72,8 +73,12 @@ async def _blocking(wait: Callable[[], None]) -> None:
 class World:
     """A runtime to run a scenario in, over a database: a SQLite file of its own, or a server's at `url`."""
 
-    def __init__(self, name: str, folder: Path, database: str = "sqlite", url: str | None = None) -> None:
+    def __init__(
+        self, name: str, folder: Path, database: str = "sqlite", url: str | None = None, table: str = "outbox_event"
+    ) -> None:
         self.name = name
+        #: On Redis what keys begin with; statements of tests say `outbox_event` there, too.
+        self.table = table
         self.folder = folder
         self.database = database
         self.path = folder / "outbox.db"
@@ -93,6 +98,10 @@ class World:
         make = kind if wiring is None else getattr(kind, wiring)
         if target is None and self.database != "sqlite":
             options.setdefault("create_schema", True)
+        if self.database == "redis":
+            # Rows that are done stay, as they do elsewhere: a test wants to see them.
+            kept = {} if wiring == "writer_only" else {"delete_completed": False}
+            options = {"table": self.table, **kept, **options}
         outbox = make(self.url if target is None else target, **options)
         adapted = outbox if self.is_async else Awaited(outbox)
         self._made.append(adapted)
@@ -115,6 +124,8 @@ class World:
         """Who looks: on a connection of its own."""
         if self.database == "sqlite":
             return SqliteDatabase(self.path)
+        if self.database == "redis":
+            return RedisDatabase(self.url, self.table)
         return (PostgresDatabase if self.database == "postgres" else MysqlDatabase)(self.url)
 
     def rows(self, sql: str = "SELECT * FROM outbox_event ORDER BY position", *parameters: object) -> list[Any]:
@@ -134,20 +145,24 @@ class World:
 
     async def until(self, sql: str, *parameters: object, timeout: float = PATIENCE) -> None:
         """Wait until a query over committed rows gives a true value: for states of the table, which sends no signal."""
+        await self._until(lambda: self.rows(sql, *parameters)[0][0], sql, timeout)
+
+    async def until_settled(self, count: int, status: int = 1, timeout: float = PATIENCE) -> None:
+        """Wait until that many rows have this status."""
+        what = f"{count} rows with status {status}"
+        await self._until(lambda: self.somebody.has_settled(count, status), what, timeout)
+
+    async def _until(self, look: Callable[[], object], what: str, timeout: float) -> None:
         watch = threading.Event()
 
-        def look() -> None:
+        def wait() -> None:
             for _ in range(int(timeout / 0.005)):
-                if self.rows(sql, *parameters)[0][0]:
+                if look():
                     return
                 watch.wait(0.005)
-            raise AssertionError(f"never true: {sql}; rows: {[dict(row) for row in self.rows()]}")
+            raise AssertionError(f"never true: {what}; rows: {[dict(row) for row in self.rows()]}")
 
-        await _blocking(look)
-
-    async def until_settled(self, count: int, status: int = 1) -> None:
-        """Wait until that many rows have this status."""
-        await self.until("SELECT count(*) >= ? FROM outbox_event WHERE status = ?", count, status)
+        await _blocking(wait)
 
 
 class Awaited:

@@ -48,7 +48,7 @@ DEFAULTS: dict[str, Any] = {
     "heartbeat_interval": timedelta(seconds=5),
     "stale_timeout": timedelta(seconds=30),
     "rebalance_interval": timedelta(seconds=10),
-    "delete_completed": False,
+    "delete_completed": None,
     "purge_retention": None,
     "purge_dead": False,
     "purge_interval": timedelta(hours=1),
@@ -129,7 +129,7 @@ def test_a_count_is_a_positive_int(option: str, wrong: Any) -> None:
     assert getattr(OutboxConfig(**{option: 7}), option) == 7
 
 
-@pytest.mark.parametrize("option", ["hot_path", "poller_enabled", "delete_completed", "purge_dead", "ordered"])
+@pytest.mark.parametrize("option", ["hot_path", "poller_enabled", "purge_dead", "ordered"])
 @pytest.mark.parametrize("wrong", [0, 1, "no", None])
 def test_a_switch_is_true_or_false(option: str, wrong: Any) -> None:
     with pytest.raises(InvalidOption, match=option):

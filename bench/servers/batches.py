@@ -54,7 +54,7 @@ def _lines(measure: str, place: Place, sizes: Sizes, workshop: Path) -> list[Lin
                 samples["hand"],
                 rival=f"one insert of {_BATCH} rows",
                 unit="events/s",
-                goal=Goal("ratio", target=0.85),
+                goals=[Goal("P2", "ratio", 0.85)],
             )
         )
     return lines

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import count, islice, takewhile
 from typing import Any, Final
 
 from bench.rounds import Stopwatch
@@ -17,9 +18,9 @@ WARM_UP: Final = 10
 Opens = Callable[[], Any]
 
 
-def threads(opens: Opens, clients: int, transactions: int) -> Stopwatch:
-    """The clients share one row of numbers until it is used up."""
-    warm, numbers = _numbers(clients, transactions)
+def threads(opens: Opens, clients: int, transactions: int | None = None, *, seconds: float = 0) -> Stopwatch:
+    """The clients share one row of numbers until it is used up, or until the time is."""
+    warm, numbers = _numbers(clients, transactions, seconds)
     ready, done = threading.Barrier(clients + 1), threading.Barrier(clients + 1)
     errors: list[BaseException] = []
 
@@ -55,8 +56,8 @@ def threads(opens: Opens, clients: int, transactions: int) -> Stopwatch:
     return watch
 
 
-async def tasks(opens: Opens, clients: int, transactions: int) -> Stopwatch:
-    warm, numbers = _numbers(clients, transactions)
+async def tasks(opens: Opens, clients: int, transactions: int | None = None, *, seconds: float = 0) -> Stopwatch:
+    warm, numbers = _numbers(clients, transactions, seconds)
     writers = [await opens() for _ in range(clients)]
 
     async def client(write: Callable[[int], Any], turns: Iterator[int]) -> None:
@@ -73,6 +74,17 @@ async def tasks(opens: Opens, clients: int, transactions: int) -> Stopwatch:
     return watch
 
 
-def _numbers(clients: int, transactions: int) -> tuple[Iterator[int], Iterator[int]]:
+def _numbers(clients: int, transactions: int | None, seconds: float) -> tuple[Iterator[int], Iterator[int]]:
     first = clients * WARM_UP
-    return iter(range(first)), iter(range(first, first + transactions))
+    warm, numbers = iter(range(first)), count(first)
+    if transactions is not None:
+        return warm, iter(range(first, first + transactions))
+    end: list[float] = []  # known when the first one asks
+
+    def goes_on(_: int) -> bool:
+        now = time.monotonic()
+        if not end:
+            end.append(now + seconds)
+        return now < end[0]
+
+    return warm, takewhile(goes_on, numbers)

@@ -1,199 +1,105 @@
-"""How fast a backlog on a server is delivered to a handler that does nothing."""
+"""How fast a backlog on a server is delivered to a handler that parses the JSON, in processes of their own."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections import defaultdict
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
-from aftercommit import AsyncOutbox, Outbox
 from bench.results import Goal, Line, compared
-from bench.rounds import Rival, Sample, Stopwatch, in_turn
+from bench.rounds import Rival, Sample, in_turn
 from bench.servers import drivers
-from bench.servers.drivers import Driver
 from bench.servers.places import Mysql, Place, Postgres
+from bench.servers.team import Team
+from bench.servers.worker import Job
 from bench.sizes import Sizes
-from bench.writes import nothing, nothing_async
 
-#: The outbox's default, and what the hand-written loop is tuned to.
-_BATCH_SIZES: Final = (50, 500)
-_TUNED: Final = 500
+#: What helps a drain: claims that begin large, and room for more of them.
+TUNED: Final[dict[str, Any]] = {"batch_size": 500, "cold_queue_capacity": 5_000}
 
-#: Seconds between two looks whether a started outbox is through.
-_LOOK: Final = 0.005
+#: Keys of a backlog that is drained in order.
+KEYS: Final = 1_000
 
-#: Seconds until an outbox that is not through fails the run.
-_PATIENCE: Final = 300
+#: Rows of the first, dropped round of the large backlog.
+_WARM_UP: Final = 2_000
+
+#: What the hand-written loop is tuned to.
+LOOP: Final = "loop by hand, batch 500"
 
 
 def postgres_drain(sizes: Sizes, workshop: Path) -> list[Line]:
-    """A backlog from NEW to DONE, beside a loop that claims 500, calls a function per row and marks the group."""
+    """The large backlog with psycopg and default options: by hand, in one process and two, and in order.
+
+    All of them get the same rows of a thousand keys, which mean nothing to the unordered ones."""
+    rows, size, unit = sizes.main_backlog, f"{sizes.main_backlog:,} rows", "rows/s"
+    with Postgres.opened() as place, Team() as team:
+        hand, ours = Job(place.url, "psycopg", who="hand"), Job(place.url, "psycopg")
+        jobs = {"hand": [hand], "ours": [ours], "two": [ours] * 2, "ordered": [Job(place.url, "psycopg", ordered=True)]}
+        for each in jobs.values():
+            _keyed(team, place, each, _WARM_UP, workshop)
+        rivals: dict[str, Rival[Sample]] = {
+            name: partial(_keyed, team, place, each, rows) for name, each in jobs.items()
+        }
+        samples = in_turn(rivals, sizes.rounds, workshop, is_warm=True)
+    return [
+        compared(
+            "postgres_drain",
+            f"{variant}, {size}",
+            samples[name],
+            samples[beside],
+            rival=LOOP if beside == "hand" else "one process, no order",
+            unit=unit,
+            goals=goals,
+        )
+        for variant, name, beside, goals in (
+            ("default options", "ours", "hand", [Goal("P3", "ratio", 0.80), Goal("P15", "cpu", 2.5)]),
+            ("two processes", "two", "ours", [Goal("P5", "ratio", 1.6)]),
+            (f"in order, {KEYS:,} keys", "ordered", "ours", [Goal("P8", "ratio", 0.75)]),
+        )
+    ]
+
+
+def _keyed(team: Team, place: Place, jobs: list[Job], rows: int, _: Path) -> Sample:
+    place.set_ordered(jobs[0].ordered)
+    return team.drained(place, rows, *jobs, keys=KEYS)
+
+
+def postgres_drivers(sizes: Sizes, workshop: Path) -> list[Line]:
+    """Each driver with default options, and psycopg tuned."""
     with Postgres.opened() as place:
-        return _drain("postgres_drain", place, Goal("ratio", target=0.80), sizes, workshop)
+        return _each("postgres_drivers", place, sizes, workshop, Goal("P3", "ratio", 0.80))
 
 
 def mysql_drain(sizes: Sizes, workshop: Path) -> list[Line]:
     """The same on MySQL or MariaDB."""
     with Mysql.opened() as place:
-        return _drain("mysql_drain", place, Goal("ratio", target=0.70), sizes, workshop)
+        return _each("mysql_drain", place, sizes, workshop, Goal("P12", "ratio", 0.70))
 
 
-def _drain(measure: str, place: Place, goal: Goal, sizes: Sizes, workshop: Path) -> list[Line]:
-    lines = []
-    for driver in drivers.of(place):
-        contest = Contest(place, driver, sizes.server_backlog)
-        rivals: dict[str, Rival[Sample]] = {"hand": contest.by_hand(_TUNED)}
-        for batch_size in _BATCH_SIZES:
-            rivals |= {
-                f"drain(), batch {batch_size}": contest.drained(batch_size=batch_size),
-                f"started, batch {batch_size}": contest.started(batch_size=batch_size),
-            }
-        samples = in_turn(contest.counted(rivals), sizes.rounds, workshop)
-        lines += [
-            contest.line(measure, name, samples[name], samples["hand"], f"loop, batch {_TUNED}", goal)
-            for name in samples
-            if name != "hand"
-        ]
-    return lines
-
-
-def postgres_delete(sizes: Sizes, workshop: Path) -> list[Line]:
-    """`delete_completed` beside rows that are kept; by hand as well."""
-    lines = []
-    with Postgres.opened() as place:
-        for driver in drivers.of(place):
-            contest = Contest(place, driver, sizes.server_backlog)
-            samples = in_turn(
-                {
-                    "kept": contest.drained(batch_size=_TUNED),
-                    "deleted": contest.drained(batch_size=_TUNED, delete_completed=True),
-                    "hand, kept": contest.by_hand(_TUNED),
-                    "hand, deleted": contest.by_hand(_TUNED, deletes=True),
-                },
-                sizes.rounds,
-                workshop,
-            )
-            goal, measure = Goal("ratio", target=1.3), "postgres_delete"
-            for name, ours, theirs, mark in (
-                ("drain(), deleted / kept", "deleted", "kept", goal),
-                ("by hand, deleted / kept", "hand, deleted", "hand, kept", None),
-                ("drain() / by hand, both deleted", "deleted", "hand, deleted", None),
-            ):
-                lines.append(contest.line(measure, name, samples[ours], samples[theirs], name, mark))
-    return lines
-
-
-class Contest:
-    """Rivals on one driver and one backlog, which is laid out anew for each of their rounds."""
-
-    def __init__(self, place: Place, driver: Driver, rows: int, *, is_cleared: bool = True) -> None:
-        self._place = place
-        self._driver = driver
-        self._rows = rows
-        self._is_cleared = is_cleared
-        self._transactions: dict[str, list[float]] = defaultdict(list)
-        #: By the server, in the last round.
-        self._committed: int | None = None
-
-    # ------------------------------------------------------------ rivals
-
-    def by_hand(self, batch_size: int, **options: Any) -> Rival[Sample]:
-        return partial(self._round, partial(self._by_hand, batch_size, options))
-
-    def drained(self, **options: Any) -> Rival[Sample]:
-        """`drain()` of an outbox that is not started."""
-        return partial(self._round, partial(self._by_outbox, options, False))
-
-    def started(self, **options: Any) -> Rival[Sample]:
-        """A started outbox until nothing is left."""
-        return partial(self._round, partial(self._by_outbox, options, True))
-
-    def counted(self, rivals: dict[str, Rival[Sample]]) -> dict[str, Rival[Sample]]:
-        """The same, and how many transactions the server committed per event.
-
-        Its housekeeping counts as well, which is little beside many events; a started outbox is looked at, so it is not
-        counted."""
-
-        def counting(name: str, rival: Rival[Sample], folder: Path) -> Sample:
-            sample = rival(folder)
-            if self._committed is not None:
-                self._transactions[name].append(self._committed / sample.units)
-            return sample
-
-        return {
-            name: rival if name.startswith("started") else partial(counting, name, rival)
-            for name, rival in rivals.items()
+def _each(measure: str, place: Place, sizes: Sizes, workshop: Path, goal: Goal) -> list[Line]:
+    rows, names = sizes.server_backlog, [driver.name for driver in drivers.of(place)]
+    ours = {f"{name}, default options": (name, Job(place.url, name)) for name in names}
+    ours[f"{names[0]}, tuned"] = (names[0], Job(place.url, names[0], options=TUNED))
+    with Team() as team:
+        rivals: dict[str, Rival[Sample]] = {
+            name: _round(team, place, rows, Job(place.url, name, who="hand")) for name in names
         }
+        for variant, (_, job) in ours.items():
+            rivals[variant] = _round(team, place, rows, job)
+        samples = in_turn(rivals, sizes.rounds, workshop)
+    return [
+        compared(
+            measure,
+            f"{variant}, {rows:,} rows",
+            samples[variant],
+            samples[name],
+            rival=LOOP,
+            unit="rows/s",
+            goals=[] if variant.endswith("tuned") else [goal, Goal("P15", "cpu", 2.5)],
+        )
+        for variant, (name, _) in ours.items()
+    ]
 
-    def line(
-        self, measure: str, name: str, ours: list[Sample], theirs: list[Sample], rival: str, goal: Goal | None
-    ) -> Line:
-        line = compared(measure, f"{self._driver.name}, {name}", ours, theirs, rival=rival, unit="rows/s", goal=goal)
-        if name not in self._transactions:
-            return line
-        per_event = {who: median(self._transactions[who]) for who in (name, "hand")}
-        counts = {"ours": per_event[name], "theirs": per_event["hand"]}
-        return replace(line, details={**line.details, "transactions_per_event": counts})
 
-    # ------------------------------------------------------------ a round
-
-    def _round(self, work: Any, _: Path) -> Sample:
-        self._place.fill(self._rows, is_cleared=self._is_cleared)
-        before = self._place.transactions
-        watch = asyncio.run(work()) if self._driver.is_async else work()
-        after = self._place.transactions
-        self._committed = None if before is None or after is None else after - before
-        assert not self._place.is_pending()
-        assert self._place.count("status = 3") == 0
-        return watch.sample(self._rows)
-
-    def _by_hand(self, batch_size: int, options: dict[str, Any]) -> Any:
-        if self._driver.is_async:
-            return self._by_hand_async(batch_size, options)
-        by_hand = self._driver.hand().open()
-        with Stopwatch() as watch:
-            rows = by_hand.drain(batch_size, nothing, **options)
-        by_hand.close()
-        assert rows == self._rows
-        return watch
-
-    async def _by_hand_async(self, batch_size: int, options: dict[str, Any]) -> Stopwatch:
-        by_hand = await self._driver.hand().open()
-        with Stopwatch() as watch:
-            rows = await by_hand.drain(batch_size, nothing_async, **options)
-        await by_hand.close()
-        assert rows == self._rows
-        return watch
-
-    def _by_outbox(self, options: dict[str, Any], is_started: bool) -> Any:
-        if self._driver.is_async:
-            return self._by_async_outbox(options, is_started)
-        outbox = Outbox(self._driver.url, **options).register("OrderPlaced", nothing)
-        outbox.stats()  # so that it is connected, as the other one is
-        with Stopwatch() as watch:
-            if is_started:
-                outbox.start()
-                while self._place.is_pending():
-                    time.sleep(_LOOK)
-            else:
-                assert outbox.drain(_PATIENCE).is_complete
-        outbox.close()
-        return watch
-
-    async def _by_async_outbox(self, options: dict[str, Any], is_started: bool) -> Stopwatch:
-        outbox = AsyncOutbox(self._driver.url, **options).register("OrderPlaced", nothing_async)
-        await outbox.stats()
-        with Stopwatch() as watch:
-            if is_started:
-                await outbox.start()
-                while self._place.is_pending():  # noqa: ASYNC110  (the table is the only witness)
-                    await asyncio.sleep(_LOOK)
-            else:
-                assert (await outbox.drain(_PATIENCE)).is_complete
-        await outbox.close()
-        return watch
+def _round(team: Team, place: Place, rows: int, job: Job) -> Rival[Sample]:
+    return lambda _: team.drained(place, rows, job)

@@ -48,6 +48,10 @@ WHERE position IN ({}) AND locked_by = 'hand'
 """
 
 
+#: Where the claim has the text.
+_PAYLOAD: Final = 8
+
+
 @cache
 def _events(count: int) -> str:
     return f"INSERT INTO outbox_event ({_EVENT_COLUMNS}) VALUES {', '.join([_ONE_EVENT] * count)}"
@@ -85,7 +89,7 @@ class PymysqlHand:
         execute, total = self._cursor.execute, 0
         while rows := self._claim(batch_size):
             for row in rows:
-                function(row)
+                function(row[_PAYLOAD])
             execute(_DONE.format(_positions(rows)))
             self.connection.commit()
             total += len(rows)
@@ -131,7 +135,7 @@ class AsyncmyHand:
         execute, total = self._cursor.execute, 0
         while rows := await self._claim(batch_size):
             for row in rows:
-                await function(row)
+                await function(row[_PAYLOAD])
             await execute(_DONE.format(_positions(rows)))
             await self.connection.commit()
             total += len(rows)

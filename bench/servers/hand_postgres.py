@@ -56,6 +56,22 @@ WHERE event_id = ANY (%s::text[]) AND locked_by = 'hand'
 _DELETE: Final = "DELETE FROM outbox_event WHERE event_id = ANY (%s::text[]) AND locked_by = 'hand'"
 
 
+_LOCK: Final = """
+SELECT event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, event_key, payload, payload_bytes,
+  headers, occurred_at, attempts, lease_epoch, created_at, available_at, content_type, payload_version
+FROM outbox_event
+WHERE status IN (0, 2) AND available_at <= statement_timestamp()
+ORDER BY available_at, position
+LIMIT %s
+FOR UPDATE SKIP LOCKED
+"""
+
+_DONE_LOCKED: Final = _DONE.replace(" AND locked_by = 'hand'", "")
+
+#: Where the claim has the text.
+_PAYLOAD: Final = 7
+
+
 @cache
 def numbered(sql: str) -> str:
     """As asyncpg writes parameters."""
@@ -94,15 +110,29 @@ class PsycopgHand:
         self._cursor.execute(_events(len(contents)), hand.flat(contents, first))
         self.connection.commit()
 
-    def drain(self, batch_size: int, function: Callable[[Any], object], *, deletes: bool = False) -> int:
+    def drain(self, batch_size: int, function: Callable[[Any], object], *, marks: str = "done") -> int:
+        if marks == "lock":
+            return self._drain_locked(batch_size, function)
         self.connection.autocommit = True
-        execute, mark, total = self._cursor.execute, _DELETE if deletes else _DONE, 0
+        execute, mark, total = self._cursor.execute, _DELETE if marks == "delete" else _DONE, 0
         while rows := execute(_CLAIM, (batch_size,), prepare=False).fetchall():
             for row in rows:
-                function(row)
+                function(row[_PAYLOAD])
             # psycopg takes its time with lists; ids need no quotes.
             execute(mark, ("{" + ",".join([row[0] for row in rows]) + "}",), prepare=False)
             total += len(rows)
+        return total
+
+    def _drain_locked(self, batch_size: int, function: Callable[[Any], object]) -> int:
+        """Locks, handles and marks in one transaction: no lease, and nothing may take long."""
+        execute, total = self._cursor.execute, 0
+        while rows := execute(_LOCK, (batch_size,), prepare=False).fetchall():
+            for row in rows:
+                function(row[_PAYLOAD])
+            execute(_DONE_LOCKED, ("{" + ",".join([row[0] for row in rows]) + "}",), prepare=False)
+            self.connection.commit()
+            total += len(rows)
+        self.connection.rollback()
         return total
 
 
@@ -132,13 +162,13 @@ class AsyncPsycopgHand:
         await self._cursor.execute(_events(len(contents)), hand.flat(contents, first))
         await self.connection.commit()
 
-    async def drain(self, batch_size: int, function: Callable[[Any], Any], *, deletes: bool = False) -> int:
+    async def drain(self, batch_size: int, function: Callable[[Any], Any]) -> int:
         await self.connection.set_autocommit(True)
-        execute, mark, total = self._cursor.execute, _DELETE if deletes else _DONE, 0
+        execute, total = self._cursor.execute, 0
         while rows := await (await execute(_CLAIM, (batch_size,), prepare=False)).fetchall():
             for row in rows:
-                await function(row)
-            await execute(mark, ("{" + ",".join([row[0] for row in rows]) + "}",), prepare=False)
+                await function(row[_PAYLOAD])
+            await execute(_DONE, ("{" + ",".join([row[0] for row in rows]) + "}",), prepare=False)
             total += len(rows)
         return total
 
@@ -174,14 +204,14 @@ class AsyncpgHand:
         async with self.connection.transaction():
             await self.connection.execute(numbered(_events(len(contents))), *hand.flat(contents, first))
 
-    async def drain(self, batch_size: int, function: Callable[[Any], Any], *, deletes: bool = False) -> int:
+    async def drain(self, batch_size: int, function: Callable[[Any], Any]) -> int:
         fetch, execute, total = self.connection.fetch, self.connection.execute, 0
         # A plan that was made on an empty table and kept would be the wrong one later.
         await execute("SET plan_cache_mode = force_custom_plan")
-        mark = numbered(_DELETE if deletes else _DONE)
+        mark = numbered(_DONE)
         while rows := await fetch(self._CLAIM, batch_size):
             for row in rows:
-                await function(row)
+                await function(row[_PAYLOAD])
             await execute(mark, [row[0] for row in rows])
             total += len(rows)
         return total

@@ -10,48 +10,47 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
-
-import asyncpg
-import psycopg
-from psycopg.pq import TransactionStatus
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from typing import Any, Final
 
 from aftercommit import AsyncOutbox, Outbox
 from bench import hand
 from bench.paced import Arrivals, Latency, Plan, Times, beside, now, pace, pace_async
-from bench.results import Line
+from bench.results import Goal, Line
 from bench.rounds import Rival, Stopwatch, in_turn
 from bench.servers import drivers
 from bench.servers.hand_postgres import BUSINESS, numbered
 from bench.servers.places import Postgres
+from bench.servers.stamps import ASYNC_STAMPS, ThreadStamps
 from bench.sizes import Sizes
 
-_POOL = {"min_size": 4, "max_size": 10}
+GOALS: Final = (Goal("P6", "figure", 0.10), Goal("P6", "p99", 0.6))
 
 
 def postgres_latency(sizes: Sizes, workshop: Path) -> list[Line]:
-    """At each pace, on each driver."""
+    """At each pace, on each driver; the bare hand-off once for each runtime."""
     lines = []
     with Postgres.opened() as place:
         for rate, count in sizes.paces.items():
             plan = Plan(count, rate)
             rivals: dict[str, Rival[Latency]] = {
-                "psycopg": partial(threads, plan, place),
-                "psycopg async": partial(loop, psycopg_tasks, plan, place),
-                "asyncpg": partial(loop, asyncpg_tasks, plan, place),
-                "hand psycopg": partial(hand_threads, plan, place),
-                "hand psycopg async": partial(loop, partial(_hand_tasks, "psycopg async"), plan, place),
-                "hand asyncpg": partial(loop, partial(_hand_tasks, "asyncpg"), plan, place),
+                **{name: Writing(place, plan).by(name) for name in ("psycopg", "psycopg async", "asyncpg")},
+                "a parked thread": partial(_hand_threads, plan, place),
+                "a parked task": partial(_hand_tasks, plan, place),
             }
             samples = in_turn(rivals, sizes.rounds, workshop)
             lines += [
-                beside("postgres_latency", f"{name}, {plan}", "a parked thread or task", samples[name], samples[rival])
-                for rival in samples
-                if (name := rival.removeprefix("hand ")) != rival
+                beside(
+                    "postgres_latency", f"{name}, {plan}", f"{bare}, {plan}", samples[name], samples[bare], goals=GOALS
+                )
+                for name, bare in (
+                    ("psycopg", "a parked thread"),
+                    ("psycopg async", "a parked task"),
+                    ("asyncpg", "a parked task"),
+                )
             ]
     return lines
 
@@ -59,121 +58,75 @@ def postgres_latency(sizes: Sizes, workshop: Path) -> list[Line]:
 # ---------------------------------------------------------------- ours
 
 
-def key_of(number: int, keys: int | None) -> str | None:
-    """One of so many, in an ordered outbox; 0: no key there. None: an outbox without order."""
-    return f"key-{number % keys}" if keys else None
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """A program that writes at a pace through a pool of its own, and delivers what it wrote."""
 
+    place: Postgres
+    plan: Plan
+    options: dict[str, Any] = field(default_factory=dict)
+    #: So many keys; 0: none.
+    keys: int = 0
 
-def threads(plan: Plan, place: Postgres, _: Path, keys: int | None = None) -> Latency:
-    times, arrived, answered = Times(), SimpleQueue[None](), threading.local()
+    def _key(self, number: int) -> str | None:
+        return f"key-{number % self.keys}" if self.keys else None
 
-    class Stamped(psycopg.Connection[Any]):
-        """Notes for each thread when its last statement was answered: at the end of a block, its COMMIT."""
+    def threads(self, _: Path) -> Latency:
+        times, arrived, stamps = Times(), SimpleQueue[None](), ThreadStamps()
 
-        def wait(self, *arguments: Any, **options: Any) -> Any:
-            answer = super().wait(*arguments, **options)
-            answered.at = now()
-            return answer
+        def handler(event: Any) -> None:
+            times.began[event.event_id] = now()
+            arrived.put(None)
 
-    def handler(event: Any) -> None:
-        times.began[event.event_id] = now()
-        arrived.put(None)
+        def write(number: int) -> None:
+            with outbox.transaction() as tx:
+                tx.execute(BUSINESS, hand.order(number))
+                times.ids[number] = outbox.write("OrderPlaced", hand.payload(number), key=self._key(number))
+            times.left[number] = now()
+            times.committed[number] = stamps.last()
 
-    def write(number: int) -> None:
-        with outbox.transaction() as tx:
-            tx.execute(BUSINESS, hand.order(number))
-            times.ids[number] = outbox.write("OrderPlaced", hand.payload(number), key=key_of(number, keys))
-        times.left[number] = now()
-        times.committed[number] = answered.at
+        self.place.clear()
+        with stamps.pool(self.place.url) as pool:
+            outbox = Outbox(pool, **self.options).register("OrderPlaced", handler)
+            with outbox, Stopwatch() as watch:
+                pace(self.plan, write, arrived)
+        return times.latency(watch)
 
-    place.clear()
-    with ConnectionPool(place.url, connection_class=Stamped, **_POOL) as pool:
-        outbox = Outbox(pool, ordered=keys is not None).register("OrderPlaced", handler)
-        with outbox, Stopwatch() as watch:
-            pace(plan, write, arrived)
-    return times.latency(watch)
+    def loop(self, driver: str, _: Path) -> Latency:
+        self.place.clear()
+        return asyncio.run(self._tasks(driver))
 
+    async def _tasks(self, driver: str) -> Latency:
+        times, arrived, stamps = Times(), Arrivals(), ASYNC_STAMPS[driver]()
+        business = numbered(BUSINESS) if driver == "asyncpg" else BUSINESS
 
-def loop(work: Any, plan: Plan, place: Postgres, _: Path, **options: Any) -> Latency:
-    place.clear()
-    times = Times()
-    return times.latency(asyncio.run(work(plan, place, times, **options)))
+        async def handler(event: Any) -> None:
+            times.began[event.event_id] = now()
+            arrived.add()
 
+        async def write(number: int) -> None:
+            async with outbox.transaction() as tx:
+                stamps.note(tx.connection)
+                await tx.execute(business, hand.order(number))
+                times.ids[number] = await outbox.write("OrderPlaced", hand.payload(number), key=self._key(number))
+            times.left[number] = now()
+            times.committed[number] = stamps.last()
 
-async def psycopg_tasks(plan: Plan, place: Postgres, times: Times, keys: int | None = None) -> Stopwatch:
-    committed: list[int] = []
+        async with stamps.pool(self.place.url) as pool:
+            outbox = AsyncOutbox(pool, **self.options).register("OrderPlaced", handler)
+            async with outbox:
+                with Stopwatch() as watch:
+                    await pace_async(self.plan, write, arrived)
+        return times.latency(watch)
 
-    class Stamped(psycopg.AsyncConnection[Any]):
-        """Notes the end of each transaction of several statements; the outbox's own are single ones here."""
-
-        async def wait(self, *arguments: Any, **options: Any) -> Any:
-            was_open = self.pgconn.transaction_status == TransactionStatus.INTRANS
-            answer = await super().wait(*arguments, **options)
-            if was_open and self.pgconn.transaction_status == TransactionStatus.IDLE:
-                committed.append(now())
-            return answer
-
-    async with AsyncConnectionPool(place.url, connection_class=Stamped, **_POOL) as pool:
-        return await _tasks(plan, pool, BUSINESS, times, committed, keys)
-
-
-async def asyncpg_tasks(plan: Plan, place: Postgres, times: Times, keys: int | None = None) -> Stopwatch:
-    committed: list[int] = []
-    business = numbered(BUSINESS)
-
-    class Stamped(asyncpg.Connection):  # type: ignore[misc]
-        """Notes the end of each transaction in which a business row was written."""
-
-        async def execute(self, query: str, *arguments: Any, **options: Any) -> Any:
-            answer = await super().execute(query, *arguments, **options)
-            if query == "COMMIT" and (session := self.get_server_pid()) in writing:
-                committed.append(now())
-                writing.remove(session)
-            return answer
-
-    writing: set[int] = set()
-
-    def note(connection: Any) -> None:
-        writing.add(connection.get_server_pid())
-
-    async with asyncpg.create_pool(place.url, connection_class=Stamped, **_POOL) as pool:
-        return await _tasks(plan, pool, business, times, committed, keys, note)
-
-
-async def _tasks(
-    plan: Plan,
-    pool: Any,
-    business: str,
-    times: Times,
-    committed: list[int],
-    keys: int | None,
-    note: Callable[[Any], None] = lambda _: None,
-) -> Stopwatch:
-    arrived = Arrivals()
-
-    async def handler(event: Any) -> None:
-        times.began[event.event_id] = now()
-        arrived.add()
-
-    async def write(number: int) -> None:
-        async with outbox.transaction() as tx:
-            note(tx.connection)
-            await tx.execute(business, hand.order(number))
-            times.ids[number] = await outbox.write("OrderPlaced", hand.payload(number), key=key_of(number, keys))
-        times.left[number] = now()
-        times.committed[number] = committed[-1]
-
-    outbox = AsyncOutbox(pool, ordered=keys is not None).register("OrderPlaced", handler)
-    async with outbox:
-        with Stopwatch() as watch:
-            await pace_async(plan, write, arrived)
-    return watch
+    def by(self, driver: str) -> Callable[[Path], Latency]:
+        return self.threads if driver == "psycopg" else partial(self.loop, driver)
 
 
 # ---------------------------------------------------------------- by hand
 
 
-def hand_threads(plan: Plan, place: Postgres, _: Path) -> Latency:
+def _hand_threads(plan: Plan, place: Postgres, _: Path) -> Latency:
     place.clear()
     times, arrived, handed = Times(), SimpleQueue[None](), SimpleQueue[str | None]()
     by_hand = drivers.named(place, "psycopg").hand().open()
@@ -200,9 +153,15 @@ def hand_threads(plan: Plan, place: Postgres, _: Path) -> Latency:
     return times.latency(watch)
 
 
-async def _hand_tasks(driver: str, plan: Plan, place: Postgres, times: Times) -> Stopwatch:
+def _hand_tasks(plan: Plan, place: Postgres, _: Path) -> Latency:
+    place.clear()
+    times = Times()
+    return times.latency(asyncio.run(_hand_in_loop(plan, place, times)))
+
+
+async def _hand_in_loop(plan: Plan, place: Postgres, times: Times) -> Stopwatch:
     arrived, handed = Arrivals(), asyncio.Queue[str]()
-    by_hand = await drivers.named(place, driver).hand().open()
+    by_hand = await drivers.named(place, "asyncpg").hand().open()
 
     async def parked() -> None:
         while True:

@@ -15,7 +15,7 @@ from aftercommit import Outbox
 from bench import hand
 
 #: What a backlog is copied from; its rows have the columns of a new event.
-_COLUMNS = "event_id, event_type, aggregate_type, partition_no, payload, content_type"
+_COLUMNS = "event_id, event_type, aggregate_type, payload, content_type"
 
 _CHUNK = 1_000
 
@@ -102,27 +102,27 @@ class Place(ABC):
     def facts(self) -> str:
         """Version and settings that decide what a commit costs."""
 
-    @property
-    @abstractmethod
-    def transactions(self) -> int | None:
-        """Committed so far in this database by sessions that have ended, where the server counts them."""
-
     def clear(self) -> None:
         self.run("TRUNCATE TABLE outbox_event")
         self.run("TRUNCATE TABLE orders")
 
-    def fill(self, rows: int, *, is_cleared: bool = True) -> None:
-        """That many events that are due, instead of what was there or beside it."""
+    def set_ordered(self, ordered: bool) -> None:
+        """A process that disagrees with its table about order refuses to start."""
+        self.run(f"UPDATE outbox_schema SET value = '{int(ordered)}' WHERE name = 'ordered'")
+
+    def fill(self, rows: int, *, keys: int = 0, is_cleared: bool = True) -> None:
+        """That many events that are due, of so many keys if any, instead of what was there or beside it."""
         if self._backlog != rows:
             self._make_backlog(rows)
         if is_cleared:
             self.run("TRUNCATE TABLE outbox_event")
         self._layers += 1
-        others = _COLUMNS.removeprefix("event_id, ")
+        number = f"mod(cast(event_id AS decimal(26)), {keys})"
+        key, partition = (f"concat('key-', {number})", f"mod({number}, 256)") if keys else ("NULL", "0")
         self.run(
-            f"INSERT INTO outbox_event ({_COLUMNS}, occurred_at, created_at, available_at) "
-            f"SELECT concat('{self._layers:04d}', substr(event_id, 5)), {others}, {self.now}, {self.now}, {self.now} "
-            "FROM backlog ORDER BY event_id"
+            f"INSERT INTO outbox_event ({_COLUMNS}, event_key, partition_no, occurred_at, created_at, available_at) "
+            f"SELECT concat('{self._layers:04d}', substr(event_id, 5)), {_COLUMNS.removeprefix('event_id, ')}, "
+            f"{key}, {partition}, {self.now}, {self.now}, {self.now} FROM backlog ORDER BY event_id"
         )
         self.tidy()
 
@@ -130,13 +130,21 @@ class Place(ABC):
         self.run("TRUNCATE TABLE backlog")
         for start in range(0, rows, _CHUNK):
             numbers = range(start, min(start + _CHUNK, rows))
-            one = "(%s, 'OrderPlaced', '__GLOBAL__', 0, %s, 'application/json')"
+            one = "(%s, 'OrderPlaced', '__GLOBAL__', %s, 'application/json')"
             values = [value for number in numbers for value in (f"{number:026d}", hand.text(number))]
             self.run(f"INSERT INTO backlog ({_COLUMNS}) VALUES {', '.join([one] * len(numbers))}", values)
         self._backlog = rows
 
     def count(self, condition: str) -> int:
         return int(self.run(f"SELECT count(*) FROM outbox_event WHERE {condition}")[0][0])
+
+    def dead(self) -> int:
+        return self.count("status = 3")
+
+    def holders(self) -> int:
+        """Instances that hold events."""
+        sql = "SELECT count(DISTINCT locked_by) FROM outbox_event WHERE status = 0 AND locked_by IS NOT NULL"
+        return int(self.run(sql)[0][0])
 
     def is_pending(self) -> bool:
         """One step into the index of pending rows."""
@@ -183,20 +191,32 @@ class Postgres(Place):
     def fill_done(self, rows: int) -> None:
         """Events that were delivered long ago."""
         self.run(
-            f"INSERT INTO outbox_event ({_COLUMNS}, status, done_at, occurred_at, created_at, available_at) "
-            "SELECT 'd' || lpad(number::text, 25, '0'), 'OrderPlaced', '__GLOBAL__', 0, %s, 'application/json', 1, "
-            "now(), now(), now(), now() FROM generate_series(1, %s) AS number",
+            f"INSERT INTO outbox_event ({_COLUMNS}, partition_no, status, done_at, occurred_at, created_at, "
+            "available_at) SELECT 'd' || lpad(number::text, 25, '0'), 'OrderPlaced', '__GLOBAL__', %s, "
+            "'application/json', 0, 1, now(), now(), now(), now() FROM generate_series(1, %s) AS number",
             (hand.text(0), rows),
         )
 
-    @property
-    def transactions(self) -> int | None:
-        # A session counts for others when it has ended.
+    def fill_pending(self, rows: int) -> None:
+        """Events that are due, with no regard to what the backlog is copied from."""
+        self.run(
+            f"INSERT INTO outbox_event ({_COLUMNS}, partition_no, occurred_at, created_at, available_at) "
+            "SELECT 'p' || lpad(number::text, 25, '0'), 'OrderPlaced', '__GLOBAL__', %s, 'application/json', "
+            "0, now(), now(), now() FROM generate_series(1, %s) AS number",
+            (hand.text(0), rows),
+        )
+
+    def committed(self) -> int:
+        """Transactions so far in this database by sessions that have ended: only then do they count for others."""
         others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         while self.run(f"{others} AND backend_type = 'client backend'")[0][0]:
             time.sleep(0.005)
         sql = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
         return int(self.run(sql)[0][0])
+
+    def wal(self) -> int:
+        """Bytes that the whole server has written to its log."""
+        return int(self.run("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")[0][0])
 
 
 class Mysql(Place):
@@ -231,9 +251,10 @@ class Mysql(Place):
         told = ", ".join(f"{name} {value}" for name, value in zip(names, settings[1:], strict=True))
         return f"{settings[0]}, {told}"
 
-    @property
-    def transactions(self) -> int | None:
-        return None
+
+def place_of(url: str) -> Place:
+    """Without a connection: who only needs to know where it is."""
+    return (Mysql if url.startswith("mysql") else Postgres)(url)
 
 
 def login(url: str) -> dict[str, Any]:

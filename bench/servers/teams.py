@@ -20,10 +20,10 @@ class Owned:
         self._outbox = outbox
         self._business = business
 
-    def write(self, number: int) -> None:
+    def write(self, number: int, key: str | None = None) -> None:
         with self._outbox.transaction() as tx:
             tx.execute(self._business, hand.order(number))
-            self._outbox.write("OrderPlaced", hand.payload(number))
+            self._outbox.write("OrderPlaced", hand.payload(number), key=key)
 
     def close(self) -> None:
         """The outbox has the connection."""
@@ -36,10 +36,10 @@ class AsyncOwned:
         self._outbox = outbox
         self._business = business
 
-    async def write(self, number: int) -> None:
+    async def write(self, number: int, key: str | None = None) -> None:
         async with self._outbox.transaction() as tx:
             await tx.execute(self._business, hand.order(number))
-            await self._outbox.write("OrderPlaced", hand.payload(number))
+            await self._outbox.write("OrderPlaced", hand.payload(number), key=key)
 
     async def close(self) -> None:
         """The outbox has the connection."""

@@ -1,111 +1,157 @@
-"""A process that drains: `python -m bench.servers.worker hand|outbox|ordered DRIVER INSTANCES`.
+"""A process that delivers: `python -m bench.servers.worker`, told by a line what to do (a `Job`).
 
-The database's URL is its first line.
-
-It says `ready`, begins when a line comes, ends when another one comes, and says how much processor time it took.
+It says `ready`, begins with the next line, and from then on answers every line with a `Report`. After `stop` it takes
+the next job.
 """
 
 from __future__ import annotations
 
 import asyncio
+import resource
 import sys
 import time
-from typing import Any, Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
 
-from aftercommit import AsyncOutbox, Cluster, Outbox
-from aftercommit.events.claims import PARTITION_COUNT
+import msgspec
+
+from aftercommit import AsyncOutbox, Outbox
+from bench.handlers import handle, handle_async, parse, parse_async
 from bench.servers import drivers
 from bench.servers.drivers import Driver
-from bench.servers.places import Postgres
-from bench.writes import nothing, nothing_async
+from bench.servers.places import place_of
 
+#: What the hand-written loop is tuned to.
 _BATCH = 500
 
-#: Seconds that a handler waits for something else.
-WAIT = 0.005
+
+class Job(msgspec.Struct, frozen=True):
+    """Where, who delivers, and what its handler does: parse the JSON, wait for so many seconds, or note the time."""
+
+    url: str
+    driver: str
+    who: Literal["hand", "outbox"] = "outbox"
+    options: dict[str, Any] = {}
+    ordered: bool = False
+    handler: Literal["parse", "wait", "note"] = "parse"
+    wait: float = 0.0
 
 
-def main(who: str, name: str, number: str) -> None:
-    driver = drivers.named(Postgres(sys.stdin.readline().strip()), name)
-    if who == "ordered":
-        asyncio.run(_ordered_async(driver, int(number))) if driver.is_async else _ordered(driver, int(number))
-        print(time.process_time(), flush=True)
-        return
-    if driver.is_async:
-        asyncio.run((_hand_async if who == "hand" else _outbox_async)(driver))
-    else:
-        (_hand if who == "hand" else _outbox)(driver)
-    print(time.process_time(), flush=True)
+class Report(msgspec.Struct, frozen=True):
+    """Seconds of processor time since it began, memory now and at most (MB), and when each event began that is not
+    yet reported."""
+
+    cpu: float
+    resident: float
+    peak: float
+    began: dict[str, int] = {}
 
 
-def _go() -> None:
-    print("ready", flush=True)
-    sys.stdin.readline()
+def serve(driver_of: Callable[[Job], Driver]) -> None:
+    """One job after the other."""
+    while line := sys.stdin.readline():
+        job = msgspec.json.decode(line, type=Job)
+        _do(job, driver_of(job))
 
 
-def _hand(driver: Driver) -> None:
+def _do(job: Job, driver: Driver) -> None:
+    talk = Talk()
+    match (job.who, driver.is_async):
+        case ("hand", False):
+            _hand(driver, talk)
+        case ("hand", True):
+            asyncio.run(_hand_async(driver, talk))
+        case (_, False):
+            _outbox(driver, job, talk)
+        case _:
+            asyncio.run(_outbox_async(driver, job, talk))
+
+
+class Talk:
+    """With whoever measures."""
+
+    def __init__(self) -> None:
+        #: When each event began.
+        self.began: dict[str, int] = {}
+        self._cpu = 0.0
+
+    def go(self) -> None:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        self._cpu = time.process_time()
+
+    def answer(self) -> None:
+        """Every line until the job ends."""
+        while (line := sys.stdin.readline()) not in ("", "stop\n"):
+            self._report()
+        if line:
+            self._report()
+
+    def _report(self) -> None:
+        report = Report(
+            cpu=time.process_time() - self._cpu,
+            resident=_resident(),
+            peak=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            began={event_id: self.began.pop(event_id) for event_id in list(self.began)},
+        )
+        print(msgspec.json.encode(report).decode(), flush=True)
+
+
+def _resident() -> float:
+    """MB, where the platform tells."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+    except OSError:
+        return 0.0
+
+
+def _hand(driver: Driver, talk: Talk) -> None:
     by_hand = driver.hand().open()
-    _go()
-    by_hand.drain(_BATCH, nothing)
-    sys.stdin.readline()
+    talk.go()
+    by_hand.drain(_BATCH, parse)
+    talk.answer()
     by_hand.close()
 
 
-async def _hand_async(driver: Driver) -> None:
+async def _hand_async(driver: Driver, talk: Talk) -> None:
     by_hand = await driver.hand().open()
-    _go()
-    await by_hand.drain(_BATCH, nothing_async)
-    await asyncio.to_thread(sys.stdin.readline)
+    talk.go()
+    await by_hand.drain(_BATCH, parse_async)
+    await asyncio.to_thread(talk.answer)
     await by_hand.close()
 
 
-def _outbox(driver: Driver) -> None:
-    outbox = Outbox(driver.url, batch_size=_BATCH).register("OrderPlaced", nothing)
-    outbox.stats()
-    _go()
+def _outbox(driver: Driver, job: Job, talk: Talk) -> None:
+    def note(event: Any) -> None:
+        talk.began[event.event_id] = time.perf_counter_ns()
+
+    handlers: dict[str, Callable[[Any], None]] = {
+        "parse": handle,
+        "wait": lambda _: time.sleep(job.wait),
+        "note": note,
+    }
+    outbox = Outbox(driver.url, ordered=job.ordered, **job.options).register("OrderPlaced", handlers[job.handler])
+    outbox.stats()  # so that it is connected, as the other one is
+    talk.go()
     with outbox:
-        sys.stdin.readline()
+        talk.answer()
 
 
-async def _outbox_async(driver: Driver) -> None:
-    outbox = AsyncOutbox(driver.url, batch_size=_BATCH).register("OrderPlaced", nothing_async)
+async def _outbox_async(driver: Driver, job: Job, talk: Talk) -> None:
+    async def note(event: Any) -> None:
+        talk.began[event.event_id] = time.perf_counter_ns()
+
+    async def wait(_: Any) -> None:
+        await asyncio.sleep(job.wait)
+
+    handlers: dict[str, Any] = {"parse": handle_async, "wait": wait, "note": note}
+    outbox = AsyncOutbox(driver.url, ordered=job.ordered, **job.options).register("OrderPlaced", handlers[job.handler])
     await outbox.stats()
-    _go()
+    talk.go()
     async with outbox:
-        await asyncio.to_thread(sys.stdin.readline)
-
-
-#: Instances find each other quickly, so that each has its share before the clock starts.
-_FLEET: Final[dict[str, Any]] = {"ordered": True, "heartbeat_interval": "100ms", "rebalance_interval": "100ms"}
-
-
-def _ordered(driver: Driver, instances: int) -> None:
-    """Without a handler it claims nothing."""
-    with Outbox(driver.url, **_FLEET) as outbox:
-        while not _is_shared(outbox.cluster(), instances):
-            time.sleep(0.01)
-        _go()
-        outbox.register("OrderPlaced", lambda _: time.sleep(WAIT))
-        sys.stdin.readline()
-
-
-async def _ordered_async(driver: Driver, instances: int) -> None:
-    async def wait(_: object) -> None:
-        await asyncio.sleep(WAIT)
-
-    async with AsyncOutbox(driver.url, **_FLEET) as outbox:
-        while not _is_shared(await outbox.cluster(), instances):  # noqa: ASYNC110  (the table is the only witness)
-            await asyncio.sleep(0.01)
-        _go()
-        outbox.register("OrderPlaced", wait)
-        await asyncio.to_thread(sys.stdin.readline)
-
-
-def _is_shared(cluster: Cluster, instances: int) -> bool:
-    return len(cluster.members) == instances and all(
-        len(member.partitions) == PARTITION_COUNT // instances for member in cluster.members
-    )
+        await asyncio.to_thread(talk.answer)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    serve(lambda job: drivers.named(place_of(job.url), job.driver))

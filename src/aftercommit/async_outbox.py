@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable
 from enum import Enum
+from functools import partial
 from typing import Any, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
 from aftercommit.base import OutboxBase
@@ -21,7 +22,7 @@ from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.aio import AsyncioRuntime
 from aftercommit.transactions.by_hand import ByHand
 from aftercommit.transactions.joined import DbapiTransaction, UnitOfWork
-from aftercommit.transactions.owned import OwnedTransaction
+from aftercommit.transactions.owned import OwnedTransaction, has_any
 from aftercommit.transactions.pending import PendingWrite, suppressed
 from aftercommit.writing.compose import MISSING, WriteOptions
 from aftercommit.writing.writer import refuse_without_transaction
@@ -58,35 +59,40 @@ class AsyncOutbox(OutboxBase):
         By name: key, aggregate_type, aggregate_id, tenant_id, headers, context, available_at or deliver_after.
         """
         envelope = self._composer.compose(event, payload, **options)
-        transaction = self._context(tx)
-        if isinstance(transaction, UnitOfWork) and transaction.is_at_once:
-            ids = self._join([envelope], transaction)
+        if not self._needs_transaction and tx is None and not has_any(self):
+            return PendingWrite(envelope.event_type, lambda: self._write_at_once(envelope))
+        context = self._context(tx)
+        if not isinstance(context, OwnedTransaction) and isinstance(context, UnitOfWork) and context.is_at_once:
+            ids = self._join([envelope], context)
             return cast("Writing", EventId(ids[0])) if ids else suppressed(envelope.event_type)
-        work = self._writing(envelope, transaction)
-        return self._tracked(PendingWrite(envelope.event_type, work), transaction)
-
-    def _writing(self, envelope: EventEnvelope, context: TxContext) -> Callable[[], Coroutine[Any, Any, str | None]]:
-        """What a write has still to do once all is checked."""
         refuse_without_transaction(context, self._store)
+        return self._tracked(PendingWrite(envelope.event_type, lambda: self._write(envelope, context)), context)
 
-        async def work() -> str | None:
-            ids = await self._write_all([envelope], context)
-            return ids[0] if ids else None
+    async def _write(self, envelope: EventEnvelope, context: TxContext) -> str | None:
+        """What a write has still to do once all is checked."""
+        ids = await self._write_all([envelope], context)
+        return ids[0] if ids else None
 
-        return work
+    async def _write_at_once(self, envelope: EventEnvelope) -> str | None:
+        ids = await self._write_all_at_once([envelope])
+        return ids[0] if ids else None
+
+    async def _write_all_at_once(self, envelopes: list[EventEnvelope]) -> list[str]:
+        """In a transaction of its own."""
+        async with self.transaction() as transaction:
+            return await self._write_all(envelopes, transaction)
 
     def write_all(self, events: Iterable[object], *, tx: Any = None) -> Coroutine[Any, Any, list[str]]:
         """Write many at once; their ids in order. All are checked before the first is written."""
         envelopes = [self._composer.compose(event) for event in events]
+        if not self._needs_transaction and tx is None and not has_any(self):
+            return PendingWrite(f"{len(envelopes)} events", lambda: self._write_all_at_once(envelopes))
         context = self._context(tx)
         if isinstance(context, UnitOfWork) and context.is_at_once:
             return cast("Coroutine[Any, Any, list[str]]", EventIds(self._join(envelopes, context)))
         refuse_without_transaction(context, self._store)
-
-        async def work() -> list[str]:
-            return await self._write_all(envelopes, context)
-
-        return self._tracked(PendingWrite(f"{len(envelopes)} events", work), context)
+        pending = PendingWrite(f"{len(envelopes)} events", lambda: self._write_all(envelopes, context))
+        return self._tracked(pending, context)
 
     def publish(self, event: object, *, tx: Any = None) -> Writing:
         """Pass an object to its subscribers; one of a class with @outbox_event is written to the outbox first.
@@ -96,16 +102,23 @@ class AsyncOutbox(OutboxBase):
         name = type(event).__name__
         if not self._bus.writes(event):
             return PendingWrite(name, lambda: self._bus.publish(event, _nothing))
+        if not self._needs_transaction and tx is None and not has_any(self):
+            fresh = self._composer.compose(event)
+            return PendingWrite(name, lambda: self._bus.publish(event, lambda: self._write_at_once(fresh)))
         context = self._context(tx)
-        write = self._writing(self._composer.compose(event), context)
-        return self._tracked(PendingWrite(name, lambda: self._bus.publish(event, write)), context)
+        envelope = self._composer.compose(event)
+        refuse_without_transaction(context, self._store)
+        work = partial(self._bus.publish, event, lambda: self._write(envelope, context))
+        return self._tracked(PendingWrite(name, work), context)
 
     def _tracked(self, pending: PendingWrite[T], context: TxContext) -> PendingWrite[T]:
-        if isinstance(context, OwnedTransaction | UnitOfWork):
+        if isinstance(context, (OwnedTransaction, UnitOfWork)):
             context.track(pending)
         return pending
 
     async def _write_all(self, envelopes: list[EventEnvelope], context: TxContext) -> list[str]:
+        if isinstance(context, OwnedTransaction):  # which was begun on this loop
+            return await (self._engine or self._current()).writer.write_all(envelopes, context)
         await self._make_ready(context)
         if isinstance(context, UnitOfWork):
             unit = context
@@ -117,13 +130,11 @@ class AsyncOutbox(OutboxBase):
 
     async def _make_ready(self, context: TxContext) -> None:
         if isinstance(context, DbapiTransaction):
-            is_free = not context.is_begun()
-        else:
-            is_free = isinstance(context, UnitOfWork) and not self._store.is_ready and context.may_open_store()
-        if is_free:
-            await self._store.open()  # nothing is locked yet, so the table can still be made
-        if isinstance(context, DbapiTransaction):
+            if not self._store.is_ready and not context.is_begun():
+                await self._store.open()  # nothing is locked yet, so the table can still be made
             await self._store.refuse_foreign(context.current_connection(), context.tx)
+        elif isinstance(context, UnitOfWork) and not self._store.is_ready and context.may_open_store():
+            await self._store.open()
 
     def transaction(self, *, isolation: str | None = None) -> AsyncTransaction:
         """A block that commits at its end and rolls back on an error; nested it is a savepoint.
@@ -205,6 +216,9 @@ class AsyncOutbox(OutboxBase):
         return AsyncioRuntime(self.config.worker_count)
 
     def _current(self) -> Engine:
+        engine = self._engine
+        if engine is not None and engine.runtime.is_here():
+            return engine
         self._leave_other_loops()
         return super()._current()
 
@@ -237,21 +251,23 @@ class AsyncTransaction(OwnedTransaction):
         return self._query(sql, parameters)
 
     async def commit(self) -> None:
-        await self._shielded(self._commit)
+        await self._shielded(self._commit())
 
     async def rollback(self) -> None:
-        await self._shielded(self._rollback)
+        await self._shielded(self._rollback())
 
     async def __aenter__(self) -> Self:
-        return self if self._root is not None else await self.begin()
+        if self._root is None:
+            await self._begin()
+        return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        await self._shielded(lambda: self._leave(error))
+        await self._shielded(self._leave(error))
 
-    async def _shielded(self, work: Callable[[], Any]) -> None:
+    async def _shielded(self, work: Coroutine[Any, Any, None]) -> None:
         """To the end even when the task is cancelled: those who wait for a commit have to hear of it."""
         try:
-            await self._runtime.shielded(work())
+            await self._runtime.shielded(work)
         finally:
             if self._ended is not None:
                 self._leave_context()  # the shielded part ran in a context of its own

@@ -86,10 +86,10 @@ class OutboxBase(HandlerSet, ABC):
                 f"{type(self).__name__} is {self._colour.value}, {self._store!r} is {self._store.colour.value}",
                 fix="use Outbox with blocking drivers and AsyncOutbox with async ones",
             )
-        self._target = target
+        self._target, self._needs_transaction = target, self._store.capabilities.needs_transaction
         self._sqlalchemy: SqlAlchemyEdge | None = None
-        given = config.listener_registry  # an empty one is false, and still the one to use
-        self._registry: Any = given if given is not None else DefaultListenerRegistry()
+        given = config.listener_registry
+        self._registry: Any = DefaultListenerRegistry() if given is None else given
         self._router = Router(self._registry, self._roster, self._payloads)
         self._bus = Bus(
             self._colour,

@@ -77,7 +77,7 @@ class OutboxOptions(TypedDict, total=False):
     heartbeat_interval: Duration
     stale_timeout: Duration
     rebalance_interval: Duration
-    delete_completed: bool
+    delete_completed: bool | None
     purge_retention: Duration | None
     purge_dead: bool
     purge_interval: Duration
@@ -161,7 +161,9 @@ class OutboxConfig:
         "silence after which an instance has left the fleet; at least two heartbeats")
     rebalance_interval: timedelta = _option(timedelta(seconds=10), ABOVE_ZERO, Of.DELIVERY,
         "how often instances look whether each has its share of the partitions")
-    delete_completed: bool = _option(False, SWITCH, Of.DELIVERY, "delete rows when they are done")
+    delete_completed: bool | None = _option(None, SWITCH_OR_NONE, Of.DELIVERY,
+        "delete rows when they are done. `None`: as the store does by default",
+        shown="`None` (Redis: `True`)")
     purge_retention: timedelta | None = _option(None, or_none(DURATION), Of.WRITING,
         "purge done rows older than this; `None`: never. In `writer_only`: all rows, by age")
     purge_dead: bool = _option(False, SWITCH, Of.DELIVERY, "purge dead rows too")
@@ -222,7 +224,9 @@ class OutboxConfig:
             asked["serialize_keys"] = True
         if self.create_schema is not None:
             asked["create_schema"] = self.create_schema
-        return {"table": self.table, "schema": self.schema, "delete_completed": self.delete_completed, **asked}
+        if self.delete_completed is not None:
+            asked["delete_completed"] = self.delete_completed
+        return {"table": self.table, "schema": self.schema, **asked}
 
 
 #: What is to be said of each option, in the order of their declaration.

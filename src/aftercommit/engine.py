@@ -63,6 +63,8 @@ class Health:
 
     is_healthy: bool
     problems: tuple[str, ...] = ()
+    #: What works, and may yet lose events: how the database keeps what it is given.
+    warnings: tuple[str, ...] = ()
 
 
 class Engine:
@@ -105,7 +107,16 @@ class Engine:
         if config.ordered:
             look = LookByKey(runtime, store, agenda, self.ownership, config, owner=owner)
             self.hot_path: HotPathway = OrderedHotPath(
-                self.dispatcher, agenda, router, meter, config, self._announcer, self.ownership, owner=owner
+                self.dispatcher,
+                agenda,
+                router,
+                meter,
+                config,
+                self._announcer,
+                self.ownership,
+                held,
+                owner=owner,
+                leases_firsts=store.capabilities.leases_firsts,
             )
         else:
             look = LookByTime(runtime, store, config, owner=owner)
@@ -161,6 +172,8 @@ class Engine:
         except BaseException:
             self.is_started = False
             raise
+        for warning in self._store.warnings:
+            log.warning("%s", warning)
         await self._join()
         if self._config.delivers:
             self.keeper.start()
@@ -264,7 +277,7 @@ class Engine:
         limit = 3 * (self._config.max_poll_interval or self._config.poll_interval).total_seconds() + 1
         if self.poller in self._optional_services() and idle > limit:
             problems.append(f"the poller has not come round for {idle:.0f} s")
-        return Health(not problems, tuple(problems))
+        return Health(not problems, tuple(problems), tuple(self._store.warnings))
 
 
 class Ending:

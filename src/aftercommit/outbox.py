@@ -22,7 +22,7 @@ from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime, run
 from aftercommit.transactions.by_hand import ByHand
 from aftercommit.transactions.joined import DbapiTransaction, UnitOfWork
-from aftercommit.transactions.owned import OwnedTransaction
+from aftercommit.transactions.owned import OwnedTransaction, has_any
 from aftercommit.writing.compose import MISSING, WriteOptions
 from aftercommit.writing.writer import refuse_without_transaction
 
@@ -66,13 +66,15 @@ class Outbox(OutboxBase):
         return self._write([self._composer.compose(event) for event in events], tx)
 
     def _write(self, envelopes: list[EventEnvelope], tx: Any) -> list[str]:
+        if not self._needs_transaction and tx is None and not has_any(self):
+            with self.transaction():
+                return self._write(envelopes, tx)
         context = self._context(tx)
         if not isinstance(context, OwnedTransaction):
             self._make_ready(context)
-        writer = (self._engine or self._current()).writer
-        if isinstance(context, UnitOfWork):
-            return EventIds(map(EventId, writer.join(envelopes, context)))
-        return run(writer.write_all(envelopes, context))
+            if isinstance(context, UnitOfWork):
+                return EventIds(map(EventId, self._current().writer.join(envelopes, context)))
+        return run((self._engine or self._current()).writer.write_all(envelopes, context))
 
     def publish(self, event: object, *, tx: Any = None) -> str | None:
         """Pass an object to its subscribers; one of a class with @outbox_event is written to the outbox first.
@@ -88,9 +90,10 @@ class Outbox(OutboxBase):
 
     def _make_ready(self, context: TxContext) -> None:
         if isinstance(context, DbapiTransaction):
-            refuse_without_transaction(context, self._store)
-            if not context.is_begun():
-                run(self._store.open())  # nothing is locked yet, so the table can still be made
+            if not self._store.is_ready:
+                refuse_without_transaction(context, self._store)
+                if not context.is_begun():
+                    run(self._store.open())  # nothing is locked yet, so the table can still be made
             run(self._store.refuse_foreign(context.current_connection(), context.tx))
         elif isinstance(context, UnitOfWork) and not self._store.is_ready and context.may_open_store():
             run(self._store.open())

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from aftercommit import EventEnvelope, EventStatus, Fixed
-from aftercommit.delivery.settler import GROUP, Settler
+from aftercommit.delivery.settler import GROUP, Settler, Unsettled
 from aftercommit.events.outcome import Dead, Defer, Done, Release, Retry
 from tests.delivery.faulty import (
     FaultyStore,
@@ -522,18 +522,22 @@ def test_two_that_flush_take_turns(world: World) -> None:
     async def scenario() -> None:
         engine, store, holdings = await hold(world, 2)
         settler: Settler = engine.settler
-        flush, flushes = settler.flush, Collector()
+        flush, flushes = settler.flush_group, Collector()
 
-        async def counted(*arguments: Any) -> None:
+        async def counted(*arguments: Any) -> bool:
             flushes.add(None)
             if len(flushes) > 100:
                 raise AssertionError("the settler turns round and round")
-            await flush(*arguments)
+            return await flush(*arguments)
 
-        settler.flush = counted  # type: ignore[method-assign]
+        settler.flush_group = counted  # type: ignore[method-assign]
         fault = store.hold("settle")
         settler.add(holdings[0], Done())
-        first = engine.runtime.spawn("first", flush)
+
+        async def first_flush() -> None:
+            await flush()
+
+        first = engine.runtime.spawn("first", first_flush)
         await fault.entered.wait()
         settler.add(holdings[1], Done())
         settler.start()
@@ -583,5 +587,29 @@ def test_an_outcome_may_come_from_any_thread(world: World) -> None:
             thread.join()
         assert await engine.settler.stop(PATIENCE)
         assert keys_of(engine.held._rows.values()) == []
+
+    world.run(scenario)
+
+
+def test_a_settler_that_was_woken_for_what_another_has_written_wakes_again(world: World) -> None:
+    """Outcomes reach it without a lock: it says anew what wakes it each time that it goes back to sleep."""
+
+    async def scenario() -> None:
+        engine, store, holdings = await hold(world, 2)
+        settler: Settler = engine.settler
+        settler.start()
+        await until(lambda: settler._wakes_at == 1)
+        with settler.monitor:  # it hears of the first one, and cannot look yet
+            settler._pending.append(Unsettled(holdings[0], Done(), holdings[0].lease.epoch))
+            settler._wakes_at = float("inf")
+            settler.monitor.notify_all()
+            taken = settler._turn()[0]
+        await until(lambda: settler._wakes_at == 1)
+        await settler._write(taken)
+        settler._flushing = 0
+        settler.add(holdings[1], Done())
+        await world.until_settled(2)
+        assert await settler.stop(PATIENCE)
+        assert [len(group) for (group,) in store.calls["settle"]] == [1, 1]
 
     world.run(scenario)

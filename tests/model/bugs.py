@@ -38,6 +38,14 @@ class Bug(StrEnum):
     REST_KEPT_AFTER_REPORT = "what a claim brings behind a row that memory is just giving back is kept"
     TWO_AT_ONCE = "an instance delivers the rows of a key side by side"
 
+    # The first of its key.
+    NOBODY_LOOKS = "a row is born leased whatever is unfinished of its key"
+    LOOK_WITHOUT_LOCK = "writers of a key look without waiting for each other"
+    LOOK_AND_LOCK_AT_ONCE = "the statement that locks the key also looks, at a snapshot older than its lock"
+    LOCK_ENDS_EARLY = "the lock on a key ends with the INSERT and not with its transaction"
+    LOOK_PASSES_LEASED = "the look for unfinished rows passes over those that somebody delivers"
+    LOOK_PASSES_DEAD = "the look passes over a dead row, which blocks its key and may be replayed"
+
     # Fleet.
     PARTITION_IS_A_LOCK = "who owns a partition claims its rows whatever leases they have"
     GIVE_BACK_DROPS_RUNNING = "giving back a partition also releases the row that is being delivered"

@@ -182,4 +182,5 @@ def _die(rules: Rules, me: int, table: Table, memory: Memory, words: str) -> Ite
         partition = partition._replace(owner=GONE)
     nothing = (None,) * len(rows)
     empty = Memory(nothing, nothing, nothing, believes=not rules.world.has_partition)
-    yield Step(words, table._replace(rows=rows, partition=partition), empty)
+    lock = None if table.lock == me else table.lock
+    yield Step(words, table._replace(rows=rows, partition=partition, lock=lock), empty)

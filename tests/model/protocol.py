@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from tests.model import claiming, delivering, settling, surroundings
+from tests.model import claiming, delivering, settling, surroundings, writing
 from tests.model.bugs import Bug
 from tests.model.explorer import Step
 from tests.model.rules import Rules, World, forget, instance, name_of
@@ -18,6 +18,7 @@ _WORLD_STEPS = (surroundings.write, surroundings.pass_time, surroundings.operate
 
 _INSTANCE_STEPS = (
     claiming.write_hot,
+    writing.write_first,
     claiming.claim,
     claiming.arrive,
     delivering.start,
@@ -64,7 +65,8 @@ class LeaseProtocol:
     def renamed(self, table: Table, names: Sequence[int]) -> Table:
         rows = tuple(_owned_by(row, row.owner, names) for row in table.rows)
         partition = table.partition and _owned_by(table.partition, table.partition.owner, names)
-        return table._replace(rows=rows, partition=partition)
+        lock = None if table.lock is None else names[table.lock]
+        return table._replace(rows=rows, partition=partition, lock=lock)
 
     def is_finished(self, table: Table) -> bool:
         """Every event is DONE or DEAD, or waits behind a dead one of its key, or hangs with all that is behind it."""

@@ -37,6 +37,8 @@ class World:
     #: At most so many rows of a key are claimed at once.
     run: int = 3
     has_hot_path: bool = False
+    #: Writers of a key wait for each other, and an event that finds nothing unfinished of its key is born leased.
+    has_hot_keys: bool = False
     stalls: Stalls = Stalls.ANY
     renews: bool = True
     #: A claim, and the commit of a hot row, may never be heard of.

@@ -85,6 +85,8 @@ class Table(NamedTuple):
     rows: tuple[Row, ...]
     budget: Budget
     partition: Partition | None = None
+    #: The instance whose transaction has locked the key.
+    lock: int | None = None
 
 
 class Statement(NamedTuple):
@@ -126,6 +128,14 @@ class Copy(NamedTuple):
     is_old: bool = False
 
 
+class Writing(NamedTuple):
+    """A transaction that writes the next event of a key."""
+
+    is_locked: bool = False
+    #: Whether its INSERT has found nothing unfinished of the key; None before.
+    is_first: bool | None = None
+
+
 class Memory(NamedTuple):
     """One instance: its copies, the claim that is on its way to it, and settles that it has given up waiting for."""
 
@@ -134,6 +144,7 @@ class Memory(NamedTuple):
     strays: tuple[Statement | None, ...]
     #: It takes the partition for its own.
     believes: bool = True
+    writing: Writing | None = None
 
 
 class Lost(NamedTuple):

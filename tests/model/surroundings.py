@@ -12,7 +12,9 @@ from tests.model.state import GONE, Copy, Lost, Memory, Outcome, Partition, Phas
 
 
 def write(rules: Rules, table: Table) -> Iterator[Step]:
-    """The next event is committed by somebody, free."""
+    """The next event is committed by somebody, free. Whoever has locked its key is waited for."""
+    if table.lock is not None:
+        return
     for place, row in enumerate(table.rows):
         if row.status is Status.UNWRITTEN:
             yield Step(f"{name_of(place)} is written, born free", with_row(table, place, Row(Status.NEW)))

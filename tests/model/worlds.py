@@ -23,6 +23,22 @@ WORLDS: Final = {
     "passed dead": World(
         2, (0, 0), written=2, budget=Budget(0, 1, 1), failures=_DEAD, blocks=False, gives_back_overtaken=True
     ),
+    # Events that are the first of their key are born leased: writers that wait for each other, crashes, failures,
+    # replays; commits that are never heard of; a partition that is lost while somebody writes.
+    "first of a key": World(2, (0, 0), budget=Budget(1, 1, 1), has_hot_keys=True, stalls=Stalls.LONG, renews=False),
+    "first of a key unseen": World(
+        2,
+        (0, 0),
+        budget=Budget(failures=1),
+        failures=_DEAD,
+        blocks=False,
+        has_hot_keys=True,
+        loses_answers=True,
+        stalls=Stalls.LONG,
+    ),
+    "first of a key in a partition": World(
+        2, (0, 0), has_hot_keys=True, has_partition=True, stalls=Stalls.NONE, renews=False
+    ),
     # Three events of a key, runs of all lengths, crashes and operators.
     "run": World(2, (0, 0, 0), budget=Budget(1, 1, 1), stalls=Stalls.NONE, renews=False),
     # What was claimed reaches memory late, or too late.

@@ -111,6 +111,10 @@ class Node:
         clock = self.runtime.clock
         self.runtime.clock = lambda: clock() + seconds
 
+    def at(self, moment: float) -> None:
+        """The runtime's clock stands still there: however slow this machine is, no time passes."""
+        self.runtime.clock = lambda: moment
+
     async def die(self) -> None:
         """No sign-off: only the loops end."""
         self.fleet.sign_off = nothing  # type: ignore[method-assign]

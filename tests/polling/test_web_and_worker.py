@@ -31,23 +31,23 @@ def counted(outbox: Any, name: str) -> int:
     return int(outbox._engine.meter.counts().get(name, 0))
 
 
-def test_what_a_process_writes_that_delivers_nothing_is_delivered_by_another_at_once(server_world: World) -> None:
+def test_what_a_process_writes_that_delivers_nothing_is_delivered_by_another_at_once(any_server_world: World) -> None:
     """A NOTIFY comes after each commit, or the poller looks more often while it finds something."""
 
     async def scenario() -> None:
-        web, worker, seen = await pair(server_world)
+        web, worker, seen = await pair(any_server_world)
         await worker.poll()
         for number in range(4):  # the first looks belong to the start
             await write(web, number)
-            if number == 0 and server_world.database != "postgres":
+            if number == 0 and any_server_world.database != "postgres":
                 await worker.poll()
             await seen.reach(number + 1)
         assert seen == [0, 1, 2, 3]
-        if server_world.database == "postgres":
+        if any_server_world.database == "postgres":
             assert counted(web, "wakeups_sent") >= 1
             assert counted(worker, "wakeups_received") >= 1
 
-    server_world.run(scenario)
+    any_server_world.run(scenario)
 
 
 def test_an_embedded_store_is_looked_at_more_often_while_something_is_found(world: World) -> None:
@@ -62,27 +62,27 @@ def test_an_embedded_store_is_looked_at_more_often_while_something_is_found(worl
     world.run(scenario)
 
 
-def test_a_delayed_event_of_another_process_comes_when_it_is_due(server_world: World) -> None:
-    if server_world.database != "postgres":
+def test_a_delayed_event_of_another_process_comes_when_it_is_due(any_server_world: World) -> None:
+    if any_server_world.database != "postgres":
         pytest.skip("only PostgreSQL has LISTEN and NOTIFY")
 
     async def scenario() -> None:
-        web, _, seen = await pair(server_world)
+        web, _, seen = await pair(any_server_world)
         for number in range(3):
             await write(web, number)
             await seen.reach(number + 1)
         await write(web, 3, deliver_after=timedelta(milliseconds=50))
         await seen.reach(4)
 
-    server_world.run(scenario)
+    any_server_world.run(scenario)
 
 
-def test_without_wakeups_nobody_listens_and_nobody_is_told(server_world: World) -> None:
-    if server_world.database != "postgres":
+def test_without_wakeups_nobody_listens_and_nobody_is_told(any_server_world: World) -> None:
+    if any_server_world.database != "postgres":
         pytest.skip("only PostgreSQL has LISTEN and NOTIFY")
 
     async def scenario() -> None:
-        web, worker, seen = await pair(server_world, wakeups=False)
+        web, worker, seen = await pair(any_server_world, wakeups=False)
         names = {service.name for outbox in (web, worker) for service in outbox._engine._services()}
         assert not names & {"aftercommit-announcer", "aftercommit-listener"}
         await write(web, 0)
@@ -90,7 +90,7 @@ def test_without_wakeups_nobody_listens_and_nobody_is_told(server_world: World) 
         await seen.reach(1)
         assert counted(web, "wakeups_sent") == 0
 
-    server_world.run(scenario)
+    any_server_world.run(scenario)
 
 
 def test_the_pace_is_quick_after_a_find_and_slows_down_to_the_interval() -> None:

@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="needs fork and signals"))
 
 
-URLS = {"postgres": "postgres_url", "mariadb": "mysql_url"}
+URLS = {"postgres": "postgres_url", "mariadb": "mysql_url", "redis": "redis_url"}
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +41,9 @@ def fleet(request: pytest.FixtureRequest, nursery: Nursery, tmp_path: Path) -> I
     if url is not None:
         fleet.table.somebody.clear()
     yield fleet
+    if database == "redis":
+        fleet.end_processes()
+        fleet.table.somebody.clear()
     fleet.close()
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tests.databases import Database
+from tests.redis_database import RedisDatabase
+from tests.support import World
 
 _CREATE = {
     "sqlite": "CREATE TABLE effect (serial INTEGER PRIMARY KEY AUTOINCREMENT, {})",
@@ -55,6 +57,35 @@ class Effects:
         if pid is None:
             return int(self._database.read("SELECT count(*) FROM effect")[0][0])
         return int(self._database.read("SELECT count(*) FROM effect WHERE pid = ?", pid)[0][0])
+
+    def in_child(self, world: World) -> None:
+        """On a connection of its own: this one is the parent's."""
+        self._database = world.somebody
+
+
+class RedisEffects(Effects):
+    """One RPUSH for each, in the order of the server."""
+
+    _database: RedisDatabase
+
+    def create(self, kind: str) -> None:
+        """A list is there as soon as it has something."""
+
+    def add(self, key: str | None, number: int) -> None:
+        self._database.push("effect", key, number, os.getpid())
+
+    def all(self) -> list[Effect]:
+        return [Effect(serial, *effect) for serial, effect in enumerate(self._database.pushed("effect"))]
+
+    def numbers(self, key: str) -> list[int]:
+        return [effect.number for effect in self.all() if effect.key == key]
+
+    def count(self, pid: int | None = None) -> int:
+        return len([effect for effect in self.all() if pid in (None, effect.pid)])
+
+
+def effects_of(world: World) -> Effects:
+    return (RedisEffects if world.database == "redis" else Effects)(world.somebody)
 
 
 def first_effects(effects: Iterable[Effect]) -> dict[str, list[int]]:

@@ -20,6 +20,11 @@ from aftercommit.stores.mysql.link import LinkTx
 from aftercommit.stores.postgres import executor as postgres_executor
 from aftercommit.stores.postgres.asyncpg_driver import AsyncpgLink
 from aftercommit.stores.postgres.psycopg_link import AsyncPsycopgLink, PsycopgLink
+from aftercommit.stores.redis.aio import AsyncLink
+from aftercommit.stores.redis.records import RedisRecords
+from aftercommit.stores.redis.store import RedisStore
+from aftercommit.stores.redis.threads import BlockingLink
+from aftercommit.stores.redis.transaction import RedisTransaction
 from aftercommit.stores.sql.records import SqlRecords
 from aftercommit.stores.sql.store import SqlStore
 from aftercommit.stores.sqlite.executor import OpenSqliteTransaction, SqliteTx
@@ -60,7 +65,7 @@ class Fault:
                 # To this very thread: it would go on for a moment if another one had to take the signal first.
                 signal.pthread_kill(threading.get_ident(), self._number)
 
-    def install(self, store: SqlStore) -> None:
+    def install(self, store: SqlStore | RedisStore) -> None:
         POINTS[self._point](self, store)
 
 
@@ -80,14 +85,47 @@ def after(kinds: list[Any], method: str, when: Condition = lambda given, _: True
 
 def within(*statements: str) -> Call:
     """A point inside a transaction of the store: one of these statements has run. The COMMIT has not, unless the
-    database was told to commit the statement by itself."""
+    database was told to commit the statement by itself. On Redis the script has run, and nobody knows yet."""
 
-    def install(fault: Fault, store: SqlStore) -> None:
+    def install(fault: Fault, store: SqlStore | RedisStore) -> None:
+        if isinstance(store, RedisStore):
+            ran = [SCRIPTS[statement] for statement in statements if statement in SCRIPTS]
+            for link in (BlockingLink, AsyncLink):
+                wrap(link, "call", leave=lambda given, result: _has_run(store, ran, given[1:], result) and fault())
+            return
         texts = {store._sql[statement].sql for statement in statements if statement in store._sql}
         for place, method in STATEMENTS:
             wrap(place, method, leave=lambda given, result: given[1] in texts and fault())
 
     return install
+
+
+#: On Redis: the script that does what a statement does elsewhere, and the outcome that it writes.
+SCRIPTS = {
+    "claim": ("claim", None),
+    "mark_suspect": ("mark_suspect", None),
+    "done": ("settle", b"done"),
+    "retry": ("settle", b"retry"),
+    "release": ("settle", b"release"),
+    "renew": ("renew", None),
+    "purge": ("purge", None),
+    "fleet_prolong": ("fleet_beat", None),
+    "claim_keys": ("claim_keys", None),
+    "replay": ("replay", None),
+}
+
+
+def _has_run(
+    store: RedisStore, wanted: list[tuple[str, bytes | None]], commands: tuple[Any, ...], replies: list[Any]
+) -> bool:
+    if not commands or isinstance(replies[0], Exception):
+        return False  # its scripts have yet to be told to the server
+    words = (*commands[0], b"")
+    return any(
+        words[1] in (store.server.scripts[name].sha, store.server.scripts[name].text)
+        and (outcome is None or outcome in words)
+        for name, outcome in wanted
+    )
 
 
 #: Where each driver runs a statement of the store: what is wrapped takes the text as its second argument.
@@ -103,7 +141,12 @@ TRANSACTIONS = [
     OpenSqliteTransaction,
     postgres_executor.OpenPostgresTransaction,
     OpenMysqlTransaction,
+    RedisTransaction,
 ]
+
+#: Whose methods are the port's.
+STORES = [SqlStore, RedisStore]
+RECORDS = [SqlRecords, RedisRecords]
 
 POINTS: dict[str, Call] = {
     "before commit": before(TRANSACTIONS, "commit"),
@@ -111,28 +154,28 @@ POINTS: dict[str, Call] = {
     "before enqueue": before([OutboxDispatcher], "fill_hot"),
     "after enqueue": after([OutboxDispatcher], "fill_hot"),
     "in claim": within("claim_mark", "claim"),
-    "after claim": after([SqlStore], "claim", lambda given, claim: claim.rows),
+    "after claim": after(STORES, "claim", lambda given, claim: claim.rows),
     "in suspect mark": within("mark_suspect"),
-    "after suspect mark": after([SqlStore], "mark_suspect"),
+    "after suspect mark": after(STORES, "mark_suspect"),
     "before handler": before([Delivery], "_deliver"),
     "in handler": after([Journal], "say", lambda given, result: given[1] == "effect"),
     "after handler": before([Settler], "add", lambda given, _: isinstance(given[2], Done)),
     "in settle": within("done"),
-    "after settle": after([SqlStore], "settle"),
+    "after settle": after(STORES, "settle"),
     "in retry": within("retry"),
     "in release": within("release"),
     "in renewal": within("renew"),
-    "after renewal": after([SqlStore], "renew", lambda given, renewed: renewed),
+    "after renewal": after(STORES, "renew", lambda given, renewed: renewed),
     "in purge": within("purge"),
-    "after purge": after([SqlRecords], "purge"),
+    "after purge": after(RECORDS, "purge"),
     "in beat": within("fleet_prolong"),
     "in run": within("claim_keys", "run_lock"),
     "in replay": within("replay"),
-    "after replay": after([SqlRecords], "replay"),
+    "after replay": after(RECORDS, "replay"),
 }
 
 
-def install(store: SqlStore, journal: Journal) -> None:
+def install(store: SqlStore | RedisStore, journal: Journal) -> None:
     """Set the faults that the environment asks for."""
     if SLOW_SETTLES in os.environ:
         _slow_down(store, float(os.environ[SLOW_SETTLES]))
@@ -148,7 +191,7 @@ def limit_standstill(change: Call = setattr) -> None:
     change(mysql_pool, "STANDSTILL", 1)
 
 
-def _slow_down(store: SqlStore, seconds: float) -> None:
+def _slow_down(store: SqlStore | RedisStore, seconds: float) -> None:
     settle = store.settle
 
     async def slow(*given: Any) -> Any:

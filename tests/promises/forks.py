@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aftercommit import EventEnvelope, Outbox
+from aftercommit.runtime.threads import run
 from aftercommit.stores.sqlite import target, write_lock
 from tests.promises.journal import Journal
 from tests.promises.listener import EVENT, Listener
@@ -38,7 +39,8 @@ class Program:
         self.gate = self.folder / "gate"
 
     def outbox(self, kind: Any = Outbox, **options: Any) -> Any:
-        outbox = kind(self.world.url, **{**CALM, "create_schema": True, **options})
+        own = {"table": self.world.table, "delete_completed": False} if self.world.database == "redis" else {}
+        outbox = kind(self.world.url, **{**CALM, **own, "create_schema": True, **options})
         outbox.register(EVENT, Listener(self.journal, self.gate).sync)
         return outbox
 
@@ -64,6 +66,8 @@ class Program:
         if self.world.database == "sqlite":
             executor = outbox._store.executor
             return [id(each.raw) for pool in (executor._own, executor._lent) for each in pool._idle]
+        if self.world.database == "redis":
+            return [run(outbox._store.server.link.call((b"CLIENT", b"ID")))[0]]
         with outbox.transaction() as tx:
             return [row[0] for row in tx.execute(SESSION[self.world.database])]
 

@@ -8,6 +8,7 @@ import select
 import signal
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from aftercommit.runtime.threads import run
 from tests.promises.faults import VARIABLE
@@ -19,7 +20,8 @@ from tests.promises.waiting import until
 from tests.support import PATIENCE, World
 
 #: Leases that run out soon, so that another process takes over within the test, and a poller that looks often.
-QUICK = {"lock_timeout": "500ms", "poll_interval": "50ms"}
+#: It is the test that kills: no event is to blame, however often it is the one that runs.
+QUICK = {"lock_timeout": "500ms", "poll_interval": "50ms", "max_abandoned": 100}
 
 #: Leases that no test outlives: what is taken over here was given back.
 LASTING = {"lock_timeout": "60s", "poll_interval": "20ms"}
@@ -109,7 +111,10 @@ class Fleet:
         self.folder = folder
         self.database = database
         self.url = url
-        self.table = World("threads", folder, database, url)
+        name = f"aftercommit_{uuid4().hex[:12]}" if database == "redis" else "outbox_event"
+        if database == "redis":
+            self.url = url = f"{url}?client_name={name}"  # who is connected is known by it
+        self.table = World("threads", folder, database, url, name)
         self.journal = Journal(folder / "journal")
         self.gate = folder / "gate"
         self._processes: list[Process] = []
@@ -148,7 +153,8 @@ class Fleet:
         if runtime == "asyncpg" and url is not None:
             url = url.replace("postgresql://", "postgresql+asyncpg://")
         world = "threads" if runtime == "threads" else "asyncio"
-        return {"folder": str(self.folder), "world": world, "database": self.database, "url": url}
+        place = {"folder": str(self.folder), "world": world, "database": self.database, "url": url}
+        return {**place, "table": self.table.table}
 
     def delivered_by_this_process(self, runtime: str, **options: Any) -> None:
         """The test's own process takes part until all rows are done; for tests that start enough others."""
@@ -162,6 +168,18 @@ class Fleet:
 
         world.run(scenario)
         world.somebody.close()
+
+    def stop(self, process: Process) -> None:
+        """It stands still from now on, and not in the middle of a transaction: others would wait for that as long."""
+
+        def has_stopped() -> bool:
+            process.signal(signal.SIGSTOP)
+            if not self.table.somebody.is_locked():
+                return True
+            process.signal(signal.SIGCONT)
+            return False
+
+        until(has_stopped, what=f"{process.pid} stands still outside any transaction")
 
     def look_anew(self) -> None:
         """On a new connection: the server was away."""
@@ -197,7 +215,7 @@ class Fleet:
         return {event_id for event_id, found in self.statuses().items() if found == status}
 
     def until_settled(self, count: int, timeout: float = PATIENCE) -> None:
-        run(self.table.until("SELECT count(*) >= ? FROM outbox_event WHERE status = 1", count, timeout=timeout))
+        run(self.table.until_settled(count, timeout=timeout))
 
     def until_effects(self, count: int) -> None:
         until(lambda: len(self.journal.ids("effect")) >= count, what=f"{count} effects")

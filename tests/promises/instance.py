@@ -15,7 +15,7 @@ from typing import Any
 from tests.promises import worker  # first: it sets the clocks before the library reads one
 
 from aftercommit import EventEnvelope, StoreUnavailable  # isort: skip
-from tests.promises.effects import Effects
+from tests.promises.effects import effects_of
 from tests.promises.key_listener import ASYNC, SYNC, KeyListener, type_of
 
 
@@ -23,7 +23,7 @@ class Instance(worker.Worker):
     """More commands."""
 
     def _register(self, spec: dict[str, Any]) -> None:
-        self.effects = Effects(self.world.somebody)
+        self.effects = effects_of(self.world)
         listener = KeyListener(
             self.journal,
             self.effects,
@@ -81,7 +81,7 @@ class Instance(worker.Worker):
         signal.alarm(300)  # whatever becomes of the test
         signal.set_wakeup_fd(-1)
         self._parents = self.world.__dict__.pop("somebody")  # a connection that is the parent's
-        self.effects._database = self.world.somebody
+        self.effects.in_child(self.world)
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         await self.outbox.start()
         self.journal.say("fault", "forked", os.getpid())

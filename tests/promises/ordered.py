@@ -13,9 +13,10 @@ from typing import Any
 from aftercommit import Outbox
 from aftercommit.events.claims import ALL_PARTITIONS
 from aftercommit.events.order import Cluster
-from tests.promises.effects import Effects, first_effects
+from tests.promises.effects import effects_of, first_effects
 from tests.promises.harness import Fleet, Process
 from tests.promises.waiting import pause, until
+from tests.redis_database import RedisDatabase
 
 #: In seconds. Short, so that whatever happens to an instance is over within the test.
 TIMES = {
@@ -69,7 +70,7 @@ class OrderedFleet:
         self._watcher = self._made(ordered=True, on_dead=on_dead)
         self._ice = fleet.folder / "ice"
         os.mkfifo(self._ice)
-        self.effects = Effects(fleet.table.somebody)
+        self.effects = effects_of(fleet.table)
         self.effects.create(fleet.database)
 
     def close(self) -> None:
@@ -80,7 +81,8 @@ class OrderedFleet:
 
     def _made(self, **order: Any) -> Outbox:
         """An outbox to which the tables belong now."""
-        outbox = Outbox.writer_only(self.fleet.table.url, **order)
+        table = {"table": self.fleet.table.table} if self.fleet.database == "redis" else {}
+        outbox = Outbox.writer_only(self.fleet.table.url, **table, **order)
         outbox.create_schema()
         return outbox
 
@@ -152,10 +154,7 @@ class OrderedFleet:
 
     def held_by(self, member: Member) -> dict[str, int]:
         """Events that it has a lease on, with their epochs."""
-        rows = self.fleet.rows(
-            "SELECT event_id, lease_epoch FROM outbox_event WHERE locked_by = ? AND status IN (0, 2)", member.id
-        )
-        return {row["event_id"]: row["lease_epoch"] for row in rows}
+        return self.fleet.table.somebody.held_by(member.id)
 
     def kill(self, member: Member) -> None:
         """In the middle of deliveries."""
@@ -171,7 +170,7 @@ class OrderedFleet:
         self._note("leaves", member)
         member.process.signal(signal.SIGTERM)
         assert member.process.wait() == 0, member.process.errors
-        assert not self.held_by(member)
+        assert not self.fleet.table.somebody.left_by(member.id)
         assert member.id not in self.owners().values()
         self.members.remove(member)
 
@@ -243,6 +242,8 @@ class OrderedFleet:
         assert firsts.keys() == written.keys()
         unfinished = "SELECT count(*) FROM outbox_event WHERE status <> 1 OR locked_by IS NOT NULL"
         assert self.fleet.rows(unfinished)[0][0] == 0
+        if isinstance(self.fleet.table.somebody, RedisDatabase):
+            self.fleet.table.somebody.check()
         self.never_two_at_once()
 
     def never_two_at_once(self) -> None:

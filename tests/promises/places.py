@@ -11,15 +11,17 @@ from tests.support import World
 
 #: Every database with every runtime and driver; `asyncpg` is asyncio over that driver.
 EMBEDDED = [("sqlite", "threads"), ("sqlite", "asyncio")]
-SERVERS = [
+SQL_SERVERS = [
     ("postgres", "threads"),
     ("postgres", "asyncio"),
     ("postgres", "asyncpg"),
     ("mariadb", "threads"),
     ("mariadb", "asyncio"),
 ]
+SERVERS = [*SQL_SERVERS, ("redis", "threads"), ("redis", "asyncio")]
 
 #: A test of `fleet` and `runtime` runs in all of these instead of on SQLite alone.
+on_sql_servers = pytest.mark.parametrize(("fleet", "runtime"), SQL_SERVERS, indirect=["fleet"])
 on_servers = pytest.mark.parametrize(("fleet", "runtime"), SERVERS, indirect=["fleet"])
 everywhere = pytest.mark.parametrize(("fleet", "runtime"), EMBEDDED + SERVERS, indirect=["fleet"])
 
@@ -34,4 +36,4 @@ everywhere_in_colour = pytest.mark.parametrize(
 
 def world_of(place: dict[str, Any]) -> World:
     """The world of a process, as it was written down for it."""
-    return World(place["world"], Path(place["folder"]), place["database"], place["url"])
+    return World(place["world"], Path(place["folder"]), place["database"], place["url"], place["table"])

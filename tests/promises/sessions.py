@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pymysql
 
+from tests.redis_database import RedisDatabase
 from tests.support import World
 
 _OTHERS = {
@@ -19,12 +20,16 @@ _KILL = {"postgres": "SELECT pg_terminate_backend({})", "mariadb": "KILL {}"}
 
 def sessions(table: World) -> set[int]:
     """All but the one that asks."""
+    if isinstance(table.somebody, RedisDatabase):
+        return table.somebody.sessions()
     return {int(row[0]) for row in table.rows(_OTHERS[table.database])}
 
 
 def kill_sessions(table: World) -> int:
     """How many there were to be ended; one that has just gone by itself is none."""
     killed = 0
+    if isinstance(table.somebody, RedisDatabase):
+        return sum(table.somebody.kill(session) for session in sessions(table))
     for session in sessions(table):
         with suppress(pymysql.OperationalError):  # MariaDB has no such session any more
             table.rows(_KILL[table.database].format(session))

@@ -22,7 +22,7 @@ def test_promise_04_fenced_a_holder_that_stood_still_past_its_lease_changes_noth
     stale.tell("start")
     (event_id,) = stale.tell("write", count=1, how={"waits": True})
     fleet.until_entered(1)
-    stale.signal(signal.SIGSTOP)
+    fleet.stop(stale)
 
     other = fleet.worker(runtime, **LASTING)
     other.tell("start")
@@ -55,7 +55,7 @@ def test_promise_04_fenced_a_process_that_stood_still_past_its_leases_delivers_n
     fleet.until_entered(1)
     waiting = set(stale.tell("write_together", count=100))
     assert stale.tell("stats")["held"] == 101
-    stale.signal(signal.SIGSTOP)
+    fleet.stop(stale)
 
     other = fleet.worker(runtime, **LASTING)
     other.tell("start")
@@ -84,7 +84,7 @@ def test_promise_04_fenced_a_lease_that_ran_out_and_that_nobody_took_is_still_it
     worker.tell("start")
     worker.tell("write", count=1, how={"waits": True})
     fleet.until_entered(1)
-    worker.signal(signal.SIGSTOP)
+    fleet.stop(worker)
     until(lambda: fleet.rows()[0]["lease_until"] < fleet.table.now(), what="the lease has run out")
     fleet.open_gate()
     worker.signal(signal.SIGCONT)

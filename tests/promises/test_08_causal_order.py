@@ -33,7 +33,7 @@ def differ(early: Process, late: Process) -> None:
 
 
 @pytest.mark.parametrize(("way", "runtime"), [("patched", "threads"), ("shimmed", "asyncio")])
-@pytest.mark.parametrize("fleet", ["postgres", "mariadb"], indirect=True)
+@pytest.mark.parametrize("fleet", ["postgres", "mariadb", "redis"], indirect=True)
 def test_promise_08_order_per_key_is_causal_between_writers_whose_clocks_differ(
     ordered: OrderedFleet, way: str, runtime: str
 ) -> None:

@@ -10,7 +10,7 @@ from aftercommit.events.claims import partition_of
 from tests.promises.ordered import CALM, Member, OrderedFleet
 from tests.promises.waiting import until
 
-on_servers = pytest.mark.parametrize("fleet", ["postgres", "mariadb"], indirect=True)
+on_servers = pytest.mark.parametrize("fleet", ["postgres", "mariadb", "redis"], indirect=True)
 
 NUMBERS = list(range(6))
 HEAD = 2

@@ -242,7 +242,7 @@ def test_promise_08_order_per_key_goes_on_after_a_storm(ordered: OrderedFleet, r
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("runtimes", [["threads"], ["asyncio"], ["threads", "asyncio"]], ids="+".join)
-@pytest.mark.parametrize("fleet", ["postgres", "mariadb", "sqlite"], indirect=True)
+@pytest.mark.parametrize("fleet", ["postgres", "mariadb", "redis", "sqlite"], indirect=True)
 def test_promise_08_order_per_key_goes_on_after_a_long_storm(ordered: OrderedFleet, runtimes: list[str]) -> None:
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")

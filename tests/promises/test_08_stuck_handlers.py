@@ -11,7 +11,7 @@ from tests.promises.key_listener import ASYNC, type_of
 from tests.promises.ordered import CALM, OrderedFleet
 from tests.promises.waiting import until
 
-on_servers = pytest.mark.parametrize("fleet", ["postgres", "mariadb"], indirect=True)
+on_servers = pytest.mark.parametrize("fleet", ["postgres", "mariadb", "redis"], indirect=True)
 
 #: How an instance freezes: a `def` handler keeps the GIL, an `async def` one blocks the loop of its instance.
 FREEZES = [("threads", "sync"), ("asyncio", "sync"), ("asyncio", "async")]

@@ -9,7 +9,7 @@ import pytest
 from tests.promises.harness import Fleet
 
 #: The same on each database; the programs that fork choose their runtime themselves.
-in_threads = pytest.mark.parametrize("fleet", ["sqlite", "postgres", "mariadb"], indirect=True)
+in_threads = pytest.mark.parametrize("fleet", ["sqlite", "postgres", "mariadb", "redis"], indirect=True)
 
 SERVICES = ["aftercommit-keeper", "aftercommit-poller", "aftercommit-settler"]
 
@@ -185,7 +185,7 @@ def test_promise_14_fork_safe_children_of_multiprocessing_work_on_their_own(flee
     each_delivered_once(fleet, 20)
 
 
-@pytest.mark.parametrize("fleet", ["postgres", "mariadb"], indirect=True)
+@pytest.mark.parametrize("fleet", ["postgres", "mariadb", "redis"], indirect=True)
 @pytest.mark.parametrize("program", ["own_transaction_of_the_child", "own_transaction_of_the_child_async"])
 def test_promise_14_fork_safe_a_child_forked_inside_a_transaction_opens_its_own(fleet: Fleet, program: str) -> None:
     """A server knows nothing of forks: the child's transaction is on a connection of its own."""
@@ -193,7 +193,7 @@ def test_promise_14_fork_safe_a_child_forked_inside_a_transaction_opens_its_own(
     assert fleet.journal.counts("effect") == dict.fromkeys(fleet.all_delivered(), 1)
 
 
-@pytest.mark.parametrize("fleet", ["postgres", "mariadb"], indirect=True)
+@pytest.mark.parametrize("fleet", ["postgres", "mariadb", "redis"], indirect=True)
 def test_promise_14_fork_safe_the_sessions_of_the_parent_outlive_its_children(fleet: Fleet) -> None:
     found = forking(fleet, "sessions_after_the_end_of_a_child")
     assert found["ends"] == [0, 0]
@@ -203,14 +203,14 @@ def test_promise_14_fork_safe_the_sessions_of_the_parent_outlive_its_children(fl
 
 
 @pytest.mark.parametrize(
-    "program",
+    ("fleet", "program"),
     [
-        "killed_beside_its_child",
-        "killed_beside_its_child_with_an_engine",
-        "killed_on_a_loop_beside_its_child",
+        *((fleet, "killed_beside_its_child") for fleet in ("postgres", "mariadb", "redis")),
+        *((fleet, "killed_beside_its_child_with_an_engine") for fleet in ("postgres", "mariadb")),
+        *((fleet, "killed_on_a_loop_beside_its_child") for fleet in ("postgres", "mariadb", "redis")),
     ],
+    indirect=["fleet"],
 )
-@pytest.mark.parametrize("fleet", ["postgres", "mariadb"], indirect=True)
 def test_promise_14_fork_safe_the_sessions_of_a_killed_parent_end_although_its_child_lives(
     fleet: Fleet, program: str
 ) -> None:

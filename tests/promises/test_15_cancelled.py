@@ -158,13 +158,16 @@ def on_a_loop(tmp_path: Path) -> World:
     return World("asyncio", tmp_path)
 
 
-async def hanging(world: World, release: Signal | None = None, **options: Any) -> Any:
-    """An outbox that has started, and a handler that hangs in it; a sync one until the release."""
+async def hanging(
+    world: World, release: Signal | None = None, gate: asyncio.Event | None = None, **options: Any
+) -> Any:
+    """An outbox that has started, and a handler that hangs in it: a sync one until the release, an async one at a gate,
+    or for good."""
     outbox, entered = world.outbox(**{"drain_timeout": "1h", "lock_timeout": "60s", **options}), Signal()
 
     async def hangs(event: Any) -> None:
         entered.set()
-        await asyncio.Event().wait()
+        await (gate or asyncio.Event()).wait()
 
     def blocks(event: Any) -> None:
         entered.set()
@@ -211,7 +214,8 @@ def test_promise_15_clean_stop_a_close_that_was_broken_off_is_finished_by_the_ne
     """As programs end that cancel all tasks they find: the one in which the outbox ends is among them."""
 
     async def scenario() -> None:
-        outbox = await hanging(on_a_loop)
+        gate = asyncio.Event()
+        outbox = await hanging(on_a_loop, gate=gate)
         closing = asyncio.create_task(outbox.close())
         await until(lambda: outbox._ending)
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
@@ -219,6 +223,7 @@ def test_promise_15_clean_stop_a_close_that_was_broken_off_is_finished_by_the_ne
                 task.cancel()
         await asyncio.wait({closing})
         assert other_tasks(), "it was broken off"
+        gate.set()  # handlers run in workers, which nobody has cancelled, and the drain would wait for them
         await getattr(outbox, then)()
         if then == "start":
             assert {name.rpartition("-")[2] for name in other_tasks()} >= {"keeper", "poller", "settler"}

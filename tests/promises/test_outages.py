@@ -15,14 +15,14 @@ from aftercommit.stores.sql.execution import Fault
 from tests.promises import faults
 from tests.promises.harness import LASTING, QUICK, Fleet, Process
 from tests.promises.nursery import Nursery
-from tests.promises.places import SERVERS, on_servers, world_of
+from tests.promises.places import SERVERS, on_servers, on_sql_servers, world_of
 from tests.promises.proxy import Proxy
 from tests.promises.sessions import kill_sessions, sessions
 from tests.promises.waiting import pause, until
 from tests.servers import PrivateServer
 
 #: Whose errors a caller may meet while the database is away.
-KNOWN = ("aftercommit.", "psycopg.", "asyncpg.", "pymysql.", "asyncmy.")
+KNOWN = ("aftercommit.", "redis.", "psycopg.", "asyncpg.", "pymysql.", "asyncmy.")
 
 #: More than this many sessions are none that one process needs.
 MANY = 25
@@ -71,7 +71,7 @@ def test_promise_02_nothing_lost_when_sessions_are_killed_that_nobody_uses(fleet
     assert len(fleet.all_delivered()) == 6
 
 
-@on_servers
+@on_sql_servers
 def test_promise_02_nothing_lost_when_a_commit_is_cut_in_two(fleet: Fleet, runtime: str) -> None:
     """F03: before the server hears of it nothing is done, when only the answer is lost all is. Nobody can tell."""
     assert fleet.url is not None
@@ -96,7 +96,7 @@ def test_promise_02_nothing_lost_when_a_commit_is_cut_in_two(fleet: Fleet, runti
     proxy.close()
 
 
-@on_servers
+@on_sql_servers
 def test_promise_04_fenced_a_transaction_of_the_store_that_stands_still_is_ended_by_the_server(
     fleet: Fleet, runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +141,7 @@ def private_fleet(nursery: Nursery, tmp_path: Path, server: PrivateServer, way: 
     fleet.close()
 
 
+@pytest.mark.redis_settings(appendonly="yes", appendfsync="always")
 def test_promise_02_nothing_lost_when_the_server_is_restarted_under_load(
     private_fleet: Fleet, server: PrivateServer, way: tuple[str, str]
 ) -> None:

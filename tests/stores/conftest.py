@@ -15,6 +15,7 @@ from aftercommit.stores.detect import open_store  # noqa: E402
 from aftercommit.stores.sqlite import target, write_lock  # noqa: E402
 from tests.stores.bench import SOON, Bench  # noqa: E402
 from tests.stores.postgres_kit import DRIVERS, Table, Way  # noqa: E402
+from tests.stores.redis_kit import Keys, OwnServer  # noqa: E402
 
 
 @pytest.fixture
@@ -73,3 +74,27 @@ def postgres_table(postgres_tables: Table) -> Table:
 def way(request: pytest.FixtureRequest, postgres_table: Table) -> Way:
     """Each driver to an empty PostgreSQL table."""
     return Way(request.param, postgres_table)
+
+
+@pytest.fixture
+def redis_keys() -> Iterator[Keys]:
+    """The name of an outbox on a server that others use as well."""
+    keys = Keys()
+    yield keys
+    keys.close()
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[Callable[..., OwnServer]]:
+    """Starts servers for this test alone, with settings of theirs."""
+    started: list[OwnServer] = []
+
+    def start(*settings: str) -> OwnServer:
+        folder = tmp_path / f"redis-{len(started)}"
+        folder.mkdir()
+        started.append(OwnServer(folder, *settings))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.stop()

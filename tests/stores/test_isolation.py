@@ -15,8 +15,9 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from aftercommit.errors import InvalidOption
 from aftercommit.ports import Colour
+from examples.memory_store.rows import Rows
+from examples.memory_store.store import MemoryStore
 from tests.conftest import execute_mysql
-from tests.stores.dict_store import DictStore, Rows
 from tests.stores.mysql_kit import connect
 from tests.stores.postgres_kit import DRIVERS, Table, Way
 from tests.stores.sqlserver_kit import SqlServerBench
@@ -246,7 +247,7 @@ def test_a_part_of_a_transaction_has_no_level_of_its_own(world: World) -> None:
 
 
 def test_a_store_that_knows_no_levels_refuses_all(tmp_path: Path) -> None:
-    outbox = World("threads", tmp_path).outbox(DictStore(Rows()))
+    outbox = World("threads", tmp_path).outbox(MemoryStore(Rows()))
     with pytest.raises(InvalidOption, match="a dict") as caught:
         outbox.transaction(isolation="SERIALIZABLE")
     assert caught.value.fix == "leave it out"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from aftercommit.events.order import HeadsRequest, HeadState, KeyClaimRequest, KeyRule, OrderKey
 from aftercommit.runtime.threads import run
+from aftercommit.stores.mysql.link import LinkTx
+from aftercommit.stores.sql.statements import Statement
 from aftercommit.testing.kit import LEASE
 from tests.conftest import on_both_mysqls
-from tests.stores.mysql_kit import Table, cost, is_mariadb, locked, made, numbers, store_at
+from tests.stores.mysql_kit import Table, connect, cost, is_mariadb, locked, made, numbers, store_at
 
 pytestmark = on_both_mysqls
 
@@ -165,6 +169,74 @@ def test_an_old_snapshot_makes_a_walk_no_dearer(table: Table, store: Any) -> Non
         found, count = cost(store, store.heads(walk(BLOCKED, LATER, limit=100)))
     assert len(found.heads) == 100
     assert count < 2 * PAGE + FEW * 100
+
+
+@contextmanager
+def old_writer(table: Table) -> Iterator[None]:
+    """A transaction that began before all that follows, has written, and still sees everything as it was then. What is
+    finished now stays in the indexes; and of a page that has changed since nobody knows at a glance whom it concerns.
+    """
+    with connect(table.url, autocommit=False) as connection, connection.cursor() as cursor:
+        cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        cursor.execute("INSERT INTO outbox_schema VALUES ('an old writer', '')")
+        yield
+        connection.rollback()
+
+
+def pages_of(table: Table, isolation: str, statement: Statement, **values: object) -> int:
+    """How many pages of the table and its indexes a statement looks at."""
+    with table.connection.cursor() as cursor:
+        cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
+        cursor.execute(f"ANALYZE FORMAT=JSON {statement.sql}", statement.bind(**values))
+        (row,) = cursor.fetchall()
+    return sum(map(int, re.findall(r'"pages_accessed": (\d+)', row["ANALYZE"])))
+
+
+def test_what_was_finished_behind_an_old_writer_costs_a_walk_no_rows(
+    table: Table, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aside, count = 300, 3_000
+    said: list[str] = []
+    monkeypatch.setattr(LinkTx, "_run", noting(said, LinkTx._run))
+    fill(table, "old", count, "CONCAT('k', n)", aside)
+    try:
+        with old_writer(table):
+            table.execute("UPDATE outbox_event SET status = 1, done_at = available_at WHERE partition_no = %s", aside)
+            # Nothing is found, by a statement that reads also what is not committed.
+            assert run(store.heads(walk(aside))).heads == []
+            assert said == [store._sql["walk_freely"].sql, store._sql["walk"].sql]
+            if is_mariadb(table):  # it tells how many pages that takes
+                page = {"first": aside, "after_key": "", "others": (-1,), "rows": PAGE}
+                assert pages_of(table, "READ COMMITTED", store._sql["walk"], **page) > count
+                assert pages_of(table, "READ UNCOMMITTED", store._sql["walk"], **page) < count / 10
+    finally:
+        table.execute("DELETE FROM outbox_event WHERE partition_no = %s", aside)
+
+
+def noting(said: list[str], runs: Any) -> Any:
+    def noted(tx: LinkTx, sql: str, parameters: Any = ()) -> Any:
+        said.append(sql)
+        return runs(tx, sql, parameters)
+
+    return noted
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_a_walk_that_saw_what_was_not_committed_leads_to_no_claim_of_it(table: Table, store: Any, ending: str) -> None:
+    aside, key = 301, OrderKey(301, "k0")
+    with connect(table.url, autocommit=False) as writer, writer.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO outbox_event (event_id, event_type, aggregate_type, event_key, partition_no, payload,"
+            " content_type, occurred_at, status, created_at, available_at) VALUES ('dirty', 'Happened', '__GLOBAL__',"
+            " 'k0', %s, '{}', 'application/json', UTC_TIMESTAMP(6), 0, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
+            (aside,),
+        )
+        fill(table, "clean", 1, "CONCAT('k', n)", aside)
+        assert [head.key for head in run(store.heads(walk(aside))).heads] == [key]
+        taken = run(store.claim_keys(claim(key)))
+        assert [row.lease.key.event_id for row in taken.rows] == ["clean-0"]
+        writer.commit() if ending == "commit" else writer.rollback()
+    table.execute("DELETE FROM outbox_event WHERE partition_no = %s", aside)
 
 
 def test_blocked_keys_are_told_by_their_dead_rows(store: Any) -> None:

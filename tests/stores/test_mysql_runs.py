@@ -276,8 +276,8 @@ def test_a_head_that_is_finished_while_a_walk_looks_does_not_end_it(table: Table
     given = [run(line(stores[0], key, 1)) for key in "abc"]
     real = stores[0]._runs._walk
 
-    async def walked(*arguments: Any) -> Any:
-        found = await real(*arguments)
+    async def walked(*arguments: Any, **keywords: Any) -> Any:
+        found = await real(*arguments, **keywords)
         assert table.execute("DELETE FROM outbox_event WHERE event_id = %s", given[0][0].event_id) == 1
         return found
 

@@ -12,7 +12,7 @@ from aftercommit.events.order import HeadsRequest, KeyClaimRequest, KeyRule, Ord
 from aftercommit.ports import Colour
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.sql.rows import to_micros
-from aftercommit.stores.sql.runs import run_values, walk_values
+from aftercommit.stores.sql.runs import asked_values, run_values, walk_values
 from aftercommit.testing.kit import LEASE
 from tests.stores.postgres_kit import Table
 from tests.stores.test_postgres_plans import forget, nodes, pages, rows_read, settled_in
@@ -99,6 +99,20 @@ def test_one_long_key_costs_one_probe(postgres_table: Table, part: int, statisti
     assert touched < 100
     read, touched = claim(table, ["long"], finds=5)
     assert read <= 16
+
+
+def test_whether_a_key_is_busy_costs_a_probe_of_each_index(postgres_table: Table, part: int, statistics: str) -> None:
+    table = postgres_table
+    table.fill("long", 200_000 // part, event_key="'long'")
+    table.fill("dead", 100_000 // part, event_key="'dead'", status="3", done_at="now()")
+    table.fill("done", 200_000 // part, event_key="'done-' || n % 50", status="1", done_at="now()")
+    settled_in(table, statistics)
+    asked = [OrderKey(PARTITION, key) for key in ("long", "dead", *(f"done-{n}" for n in range(KEYS)))]
+    dialect = open_store(table.url, Colour.BLOCKING).dialect
+    for blocks, busy in ((True, 2), (False, 1)):
+        read, plan = explained(table, "busy_keys", {**asked_values(asked, dialect), "blocks": blocks}, finds=busy)
+        assert read <= 2
+        assert pages(plan) < 10 * KEYS
 
 
 def test_keys_that_are_not_due_cost_one_probe_each_up_to_the_limit(

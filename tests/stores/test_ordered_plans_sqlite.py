@@ -122,7 +122,7 @@ def test_rows_that_are_passed_over_are_looked_at_a_thousand_at_most(pair: tuple[
     assert long < 1000 * short
 
 
-@pytest.mark.parametrize("name", ["heads", "run_candidates", "blocked"])
+@pytest.mark.parametrize("name", ["heads", "run_candidates", "blocked", "busy_keys"])
 def test_looks_go_by_their_indexes(big: Path, tmp_path: Path, analysed: bool, name: str) -> None:
     plan = plan_of(copied(big, tmp_path, analysed), name)
     assert "outbox_event_blocking (partition_no=? AND <expr>=?" in plan

@@ -308,7 +308,7 @@ def test_the_commit_of_a_claim_waits_for_the_disk_only_when_it_is_somebodys(
     async def scenario() -> None:
         async with way.opened() as store:
             request = ClaimRequest("me", 10, timedelta(seconds=30), deadline=0.0)
-            runs = {"stops": True, "blocks": True, "run": 1, "reach": 1, "partitions": [0], "keys": ["k0"]}
+            runs = {"stops": True, "blocks": True, "run": 1, "reach": 1, "partitions": "{0}", "keys": "{k0}"}
             values = {**store._claim_values(request), **runs, "is_alone": is_alone}
             tx = await store.executor.begin()
             await tx.execute("SET LOCAL synchronous_commit TO on")  # databases of tests have it off

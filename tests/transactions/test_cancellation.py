@@ -60,6 +60,8 @@ class CancelledAt:
         assert task is not None
         if self._moment == "early":
             task.cancel()
+        elif awaited is None:  # it only lets others run, and goes on in the next turn of the loop
+            asyncio.get_running_loop().call_soon(task.cancel)
         else:
             awaited.add_done_callback(lambda _: task.cancel())
 

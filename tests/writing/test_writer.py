@@ -23,7 +23,7 @@ from aftercommit import (
 )
 from aftercommit.events.claims import Claimed, NewEvent, RowKey
 from aftercommit.meter import Meter
-from aftercommit.ports import Colour, WrittenRows
+from aftercommit.ports import Capabilities, Colour, WrittenRows
 from aftercommit.runtime.threads import ThreadRuntime, run
 from tests.support import Collector, World
 
@@ -36,6 +36,7 @@ class Store:
     """Remembers what was inserted; nothing else of a store is needed to write."""
 
     colour = Colour.BLOCKING
+    capabilities = Capabilities()
 
     def __init__(self) -> None:
         self.inserts: list[list[NewEvent]] = []
@@ -103,7 +104,7 @@ class Slots:
         self.expected: list[str] = []
         self.fails: Exception | None = None
 
-    def reserve(self, events: Sequence[EventEnvelope]) -> list[bool]:
+    def reserve(self, events: Sequence[EventEnvelope], *, with_firsts: bool = True) -> list[bool]:
         granted = []
         for _ in events:
             granted.append(self.slots > 0)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context, copy_context
 from inspect import isasyncgen, isgenerator
-from typing import Final
+from typing import Any, Final
 
 from aftercommit.delivery.limits import Limiter
 from aftercommit.errors import HandlerTimeout, InvalidListener
@@ -24,7 +24,7 @@ from aftercommit.ports import Runtime
 
 log = Log("aftercommit.delivery")
 
-_NOTHING: Final = Ok()
+_NOTHING: Final[Result] = Ok()
 
 
 class Attempt:
@@ -38,13 +38,15 @@ class Attempt:
         self._meter = meter
         self._interceptors = tuple(interceptors)
 
-    async def handle(self, claimed: Claimed, route: Route, limiter: Limiter | None) -> Result:
+    def handle(self, claimed: Claimed, route: Route, limiter: Limiter | None) -> Coroutine[Any, Any, Result]:
         """The whole of one attempt in one context: what `before` sets, the handler and `after` see."""
         event = claimed.event
         context = context_of(event) if event.headers or carried.get() else copy_context()
-        if not self._interceptors:
-            return await self._listen(claimed, route, limiter, context)
-        result: Result = _NOTHING
+        listen = self._intercepted if self._interceptors else self._listen
+        return listen(claimed, route, limiter, context)
+
+    async def _intercepted(self, claimed: Claimed, route: Route, limiter: Limiter | None, context: Context) -> Result:
+        event, result = claimed.event, _NOTHING
         entered: list[EventInterceptor] = []
         for interceptor in self._interceptors:
             result = await self._call(interceptor.before_dispatch, event, context=context)
@@ -74,7 +76,7 @@ class Attempt:
         except Exception as error:
             return Raised(error)
         arguments = (given, metadata_of(claimed, route.id)) if route.takes_metadata else (given,)
-        result: Result = _NOTHING
+        result = _NOTHING
         for function in route.functions:
             started = self._runtime.clock() if self._meter.exports else 0.0
             if route.timeout is not None:

@@ -5,34 +5,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from contextlib import suppress
+from typing import Final, Generic, TypeVar
 
 from aftercommit.delivery.agenda import THE_REST, Agenda
+from aftercommit.delivery.suspects import Laned, Turns
 from aftercommit.events.order import OrderKey
 from aftercommit.ports import Runtime
 
 #: Hot events per cold one while both wait: latency first, yet the table always moves.
 HOT_PER_COLD: Final = 2
-
-
-class Laned(Protocol):
-    """What a lane holds."""
-
-    @property
-    def is_suspect(self) -> bool: ...
-
-    @property
-    def abandoned(self) -> int:
-        """How often it began as a suspect and did not report."""
-
-    @property
-    def began_at(self) -> float:
-        """When it was started, on the runtime's clock."""
-
-    @property
-    def order_key(self) -> OrderKey | None:
-        """What it is kept in order with; None: with nothing."""
-
 
 T = TypeVar("T", bound=Laned)
 
@@ -41,9 +23,9 @@ class Lanes(Generic[T]):
     """What waits for a worker. A suspect waits in the cold lane's room for its turn, and an item of a key until the one
     before it has ended. All but `take` and `quiet` may be called from any thread and return at once.
 
-    Of what a process had in hand when it ended, most only waited: suspects run side by side, each counted when it
-    begins. Those that had begun so when a process ended, `alone_from` times or more, run with no other suspect, so that
-    it is known which one does it; until their outcome is written, or until they have lived for long enough.
+    **An item that nothing has to wait for passes without the mutex.** A deque's `append` and `popleft` are atomic, and
+    two rules keep the rest right: whoever parks says so before its last look, and whoever offers looks for the parked
+    after it; a worker counts as busy before it takes, and who asks whether all is quiet looks at the lanes first.
     """
 
     def __init__(
@@ -52,50 +34,65 @@ class Lanes(Generic[T]):
         self._agenda = agenda
         self._hot: deque[T] = deque()
         self._cold: deque[T] = deque()
+        # The same for items of keys, and for what comes behind one while it waits; suspects. Only with the mutex.
+        self._hot_guarded: deque[T] = deque()
+        self._cold_guarded: deque[T] = deque()
         self._suspects: deque[T] = deque()
-        self._hot_capacity = hot_capacity
-        self._cold_capacity = cold_capacity
-        self._reserved = 0
-        self._hot_streak = 0
-        self._alone_from = alone_from
-        # Suspects that run: those that others wait for, and those that have lived for long enough.
-        self._at_work: list[T] = []
-        self._lived: list[T] = []
+        self._hot_capacity, self._cold_capacity = hot_capacity, cold_capacity
+        self._reserved = self._hot_streak = 0
+        self._turns: Turns[T] = Turns(alone_from)
         # Keys of which an item waits in a lane or runs, each with the items that come after that one.
         self._followers: dict[OrderKey, deque[T]] = {}
         self._following = 0
-        self._busy = 0
+        # An entry for each worker that has an item, and for each that parks: numbers that change without a lock.
+        self._busy: deque[None] = deque()
+        self._parked: deque[None] = deque()
         self._is_closed = False
         self._room_wanted = 0
         self._monitor = runtime.monitor()
+        self._slots = runtime.lock()  # for the hot slots alone: writers never wait for workers
+        self._watched = 0
         # Those who wait for quiet have a room of their own: one notify on the workers' monitor must reach a worker.
         self._watchers = runtime.monitor()
-        self._watched = 0
 
     # ------------------------------------------------------------ offering
 
     def reserve(self, count: int) -> int:
         """Set aside hot slots for events that are not committed yet; how many it could."""
-        with self._monitor:
+        with self._slots:
             if self._is_closed:
                 return 0
-            granted = max(0, min(count, self._hot_capacity - len(self._hot) - self._reserved))
+            granted = max(0, min(count, self._hot_capacity - self.hot_depth - self._reserved))
             self._reserved += granted
             return granted
 
     def cancel(self, count: int) -> None:
         """Give reserved slots back unused."""
-        with self._monitor:
+        with self._slots:
             self._reserved -= count
 
     def fill(self, item: T) -> bool:
         """Use a reserved slot; False when the lanes were closed since."""
-        with self._monitor:
+        if item.order_key is not None or self._hot_guarded:
+            return self._fill_guarded(item)
+        with self._slots:
             self._reserved -= 1
             if self._is_closed:
                 return False
             self._hot.append(item)
-            self._monitor.notify()
+        if self._parked:
+            with self._monitor:
+                self._monitor.notify()
+        return True
+
+    def _fill_guarded(self, item: T) -> bool:
+        with self._monitor, self._slots:
+            self._reserved -= 1
+            if self._is_closed:
+                return False
+            if not self._follows(item):
+                self._hot_guarded.append(item)
+                self._monitor.notify()
             return True
 
     def offer(self, items: Sequence[T]) -> bool:
@@ -105,96 +102,131 @@ class Lanes(Generic[T]):
                 return False
             startable = 0
             for item in items:
-                key = item.order_key
-                if key is not None:
-                    if (followers := self._followers.get(key)) is not None:
-                        followers.append(item)
-                        self._following += 1
-                        continue
-                    self._followers[key] = deque()
-                (self._suspects if item.is_suspect else self._cold).append(item)
-                startable += 1
+                if item.order_key is None or not self._follows(item):
+                    self._append_cold(item)
+                    startable += 1
             self._monitor.notify(startable)
             return True
 
+    def _append_cold(self, item: T) -> None:
+        is_guarded = item.order_key is not None or self._cold_guarded
+        (self._suspects if item.is_suspect else self._cold_guarded if is_guarded else self._cold).append(item)
+
+    def _follows(self, item: T) -> bool:
+        """Whether it waits behind another one of its key; else the next one waits behind it. The mutex is held."""
+        key = item.order_key
+        is_first = key is None or key not in self._followers
+        if key is not None and is_first:
+            self._followers[key] = deque()
+        elif key is not None:
+            self._followers[key].append(item)
+            self._following += 1
+        return not is_first
+
     # ------------------------------------------------------------ taking
+
+    def take_now(self) -> T | None:
+        """The next item, without the mutex; None when there is none, or one for which it is needed."""
+        if self._suspects or self._cold_guarded or self._hot_guarded:
+            return None
+        self._busy.append(None)
+        hot, cold = self._hot, self._cold
+        try:
+            if hot and (self._hot_streak < HOT_PER_COLD or not cold):
+                self._hot_streak += 1
+                return hot.popleft()
+            self._hot_streak = 0
+            item = cold.popleft()
+        except IndexError:  # there is nothing, or another worker was quicker
+            self._busy.pop()
+            if self._watched:
+                self._tell_watchers()
+            return None
+        if self._room_wanted and self.cold_room >= self._room_wanted:
+            with self._monitor:
+                self._tell_room()
+        return item
 
     async def take(self) -> T | None:
         """The next item for a worker; None when the lanes are closed and have nothing that may run."""
-        return (await self._monitor.wait_for(self._next))[0]
+        self._parked.append(None)
+        try:
+            return (await self._monitor.wait_for(self._next))[0]
+        finally:
+            self._parked.pop()
 
     def _next(self) -> tuple[T | None, ...]:
         """Two hot to one cold. Empty, and so false, while there is nothing to say. The mutex is held."""
-        if self._hot and (self._hot_streak < HOT_PER_COLD or not self._has_cold()):
-            self._hot_streak += 1
-            item = self._hot.popleft()
-        else:
+        self._busy.append(None)
+        try:
+            if (self._hot or self._hot_guarded) and (self._hot_streak < HOT_PER_COLD or not self._has_cold()):
+                self._hot_streak += 1
+                return ((self._hot or self._hot_guarded).popleft(),)
             self._hot_streak = 0
-            if self._suspects and self._is_turn_of(self._suspects[0]):
-                item = self._suspects.popleft()
-                self._at_work.append(item)
-            elif self._cold:
-                item = self._cold.popleft()
+            if self._suspects and self._turns.may_begin(self._suspects[0]):
+                self._turns.begin(item := self._suspects.popleft())
             else:
-                # Suspects may still wait for those that run; the worker that ends the last takes the next.
-                return (None,) if self._is_closed else ()
-            if self._room_wanted:
-                self._tell_room()
-        self._busy += 1
+                item = (self._cold or self._cold_guarded).popleft()
+        except IndexError:
+            self._busy.pop()
+            self._tell_watchers()
+            # A worker without the mutex was quicker, and has left some.
+            if self._hot or self._cold or self._hot_guarded or self._cold_guarded:
+                return self._next()
+            # Suspects may still wait for those that run; the worker that ends the last takes the next.
+            return (None,) if self._is_closed else ()
+        if self._room_wanted:
+            self._tell_room()
         return (item,)
 
     def _has_cold(self) -> bool:
-        return bool(self._cold) or bool(self._suspects and self._is_turn_of(self._suspects[0]))
-
-    def _is_turn_of(self, suspect: T) -> bool:
-        return not self._at_work or all(item.abandoned < self._alone_from for item in (suspect, *self._at_work))
+        return bool(self._cold or self._cold_guarded or (self._suspects and self._turns.may_begin(self._suspects[0])))
 
     def let_pass(self, before: float) -> None:
         """Suspects that were started before that live, and may do so for ever: the next ones begin beside them."""
         with self._monitor:
-            self._lived += [item for item in self._at_work if item.began_at <= before]
-            self._at_work = [item for item in self._at_work if item.began_at > before]
+            self._turns.let_pass(before)
             self._monitor.notify(len(self._suspects))
 
     def lived_beside(self, suspect: T) -> list[T]:
         """Suspects beside which one begins that runs alone but for them; each is told once."""
-        if suspect.abandoned < self._alone_from:
-            return []
         with self._monitor:
-            lived, self._lived = self._lived, []
-            return lived
+            return self._turns.lived_beside(suspect)
 
     def finished(self, item: T, *, goes_on: bool = True) -> list[T]:
         """A taken item has left its worker, and the next one of its key may run; or else all of them leave, and are
         returned: **when an event of a key is not completed, everything later of that key leaves memory.**"""
         leaving: list[T] = []
-        with self._monitor:
-            self._busy -= 1
-            key = item.order_key
-            if key is not None and (followers := self._followers.get(key)) is not None:
-                if goes_on and followers:
-                    self._following -= 1
-                    follower = followers.popleft()  # which this worker takes itself
-                    (self._suspects if follower.is_suspect else self._cold).append(follower)
-                else:
-                    del self._followers[key]
-                    self._following -= len(followers)
-                    leaving = list(followers)
-                    if self._room_wanted:
-                        self._tell_room()
-            if item in self._at_work:
-                self._at_work.remove(item)
-                self._monitor.notify(len(self._suspects))
-            elif item in self._lived:
-                self._lived.remove(item)
+        if item.order_key is not None or item.is_suspect:
+            with self._monitor:
+                leaving = self._leaving_behind(item, goes_on=goes_on)
+        self._busy.pop()
         if self._watched:
             self._tell_watchers()
+        return leaving
+
+    def _leaving_behind(self, item: T, *, goes_on: bool) -> list[T]:
+        leaving: list[T] = []
+        key = item.order_key
+        if key is not None and (followers := self._followers.get(key)) is not None:
+            if goes_on and followers:
+                self._following -= 1
+                self._append_cold(followers.popleft())  # which this worker takes itself
+            else:
+                del self._followers[key]
+                self._following -= len(followers)
+                leaving = list(followers)
+                if self._room_wanted:
+                    self._tell_room()
+        if item.is_suspect and self._turns.end(item):
+            self._monitor.notify(len(self._suspects))
         return leaving
 
     def give_back(self, leaves: Callable[[OrderKey], bool]) -> list[T]:
         """Take out what waits of some keys. What runs keeps its place, and whatever comes later waits for it."""
         with self._monitor:
-            waiting = [item for lane in (self._suspects, self._cold) for item in _taken_out(lane, leaves)]
+            guarded = (self._hot_guarded, self._suspects, self._cold_guarded)
+            waiting = [item for lane in guarded for item in _taken_out(lane, leaves)]
             unstarted = {item.order_key for item in waiting}
             for key in [key for key in self._followers if leaves(key)]:
                 followers = self._followers.pop(key)
@@ -208,11 +240,14 @@ class Lanes(Generic[T]):
 
     def clear(self) -> list[T]:
         """Take out everything that waits."""
-        with self._monitor:
-            followers = [item for items in self._followers.values() for item in items]
-            waiting = [*self._hot, *self._suspects, *self._cold, *followers]
-            for lane in (self._hot, self._suspects, self._cold, self._followers):
-                lane.clear()
+        waiting: list[T] = []
+        with self._monitor, self._slots:
+            for lane in (self._hot_guarded, self._hot, self._suspects, self._cold_guarded, self._cold):
+                with suppress(IndexError):  # nothing is left, or a worker was quicker
+                    while True:
+                        waiting.append(lane.popleft())
+            waiting += [item for items in self._followers.values() for item in items]
+            self._followers.clear()
             self._following = 0
         with self._watchers:
             self._watchers.notify_all()
@@ -250,25 +285,25 @@ class Lanes(Generic[T]):
     def close(self) -> None:
         """Take nothing new; what waits may still be taken."""
         with self._monitor:
-            self._is_closed = True
+            with self._slots:
+                self._is_closed = True
             self._monitor.notify_all()
 
     @property
     def is_quiet(self) -> bool:
-        return self._busy == 0 and self.is_empty
+        return self.is_empty and not self._busy
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits."""
-        return not (self._hot or self._cold or self._suspects or self._following)
+        return not (self.hot_depth or self.cold_depth)
 
     @property
     def hot_depth(self) -> int:
-        return len(self._hot)
+        return len(self._hot) + len(self._hot_guarded)
 
     @property
     def cold_depth(self) -> int:
-        return len(self._cold) + len(self._suspects) + self._following
+        return len(self._cold) + len(self._cold_guarded) + len(self._suspects) + self._following
 
     @property
     def cold_room(self) -> int:
@@ -277,10 +312,8 @@ class Lanes(Generic[T]):
 
 def _taken_out(lane: deque[T], leaves: Callable[[OrderKey], bool]) -> list[T]:
     """What leaves a lane; the rest keeps its order."""
-    leaving = [item for item in lane if item.order_key is not None and leaves(item.order_key)]
-    if leaving:
-        gone = set(map(id, leaving))
-        staying = [item for item in lane if id(item) not in gone]
-        lane.clear()
-        lane.extend(staying)
+    leaving: list[T] = []
+    for _ in range(len(lane)):
+        item = lane.popleft()
+        (leaving if item.order_key is not None and leaves(item.order_key) else lane).append(item)
     return leaving

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +24,7 @@ log = Log("aftercommit.keeper")
 _RENEWED_AT_ONCE: Final = 500
 
 
-class Holding(msgspec.Struct, eq=False):
+class Holding(msgspec.Struct, eq=False, gc=False):
     """A claimed row in memory. Its lease is replaced when it is renewed or claimed again."""
 
     lease: Lease
@@ -70,7 +70,7 @@ class Held:
         self._rows: dict[RowKey, Holding] = {}
         self._keys: Counter[OrderKey] = Counter()
 
-    def admit(self, rows: Sequence[Claimed]) -> list[Holding]:
+    def admit(self, rows: Iterable[Claimed]) -> list[Holding]:
         """New holdings; none for a row that is held already, whose epoch and deadline are then replaced."""
         admitted, now = [], self._runtime.clock()
         with self._lock:
@@ -89,6 +89,23 @@ class Held:
                     held.lease = lease
         return admitted
 
+    def expect(self, keys: Iterable[OrderKey]) -> None:
+        """A row of each is leased to this process, and comes with its commit: the key is taken for held until then."""
+        with self._lock:
+            self._keys.update(keys)
+
+    def not_expected(self, keys: Iterable[OrderKey]) -> list[OrderKey]:
+        """The rows have come, or never will: the keys of which nothing is held any more."""
+        with self._lock:
+            return [key for key in keys if self._is_free_without_one(key)]
+
+    def _is_free_without_one(self, key: OrderKey) -> bool:
+        self._keys[key] -= 1
+        if self._keys[key]:
+            return False
+        del self._keys[key]
+        return True
+
     def let_go(self, holdings: Iterable[tuple[Holding, int]]) -> tuple[list[OrderKey], list[Holding]]:
         """Let go of these, each held under an epoch: the keys of which nothing is held any more, and the holdings that
         were claimed anew meanwhile and stay."""
@@ -102,11 +119,8 @@ class Held:
                     continue
                 del self._rows[holding.lease.key]
                 key = holding.order_key
-                if key is not None:
-                    self._keys[key] -= 1
-                    if not self._keys[key]:
-                        del self._keys[key]
-                        free.append(key)
+                if key is not None and self._is_free_without_one(key):
+                    free.append(key)
         return free, kept
 
     def has(self, key: OrderKey) -> bool:

@@ -141,3 +141,14 @@ def _ended(
 
 def _text(errors: Mapping[str, str]) -> str:
     return storable("; ".join(f"{name}: {error}" for name, error in errors.items()))
+
+
+def without_text(outcome: Outcome) -> Outcome:
+    """The same verdict without the words that a database may choke on."""
+    match outcome:
+        case Retry(delay, _, done):
+            return Retry(delay, "", done)
+        case Dead(_, counted, done):
+            return Dead("", counted, done)
+        case _:
+            return outcome

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -13,7 +13,7 @@ from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import EVERYWHERE, Agenda
 from aftercommit.delivery.lanes import Lanes
 from aftercommit.delivery.leases import Held, Holding
-from aftercommit.delivery.outcomes import rule_of
+from aftercommit.delivery.outcomes import rule_of, without_text
 from aftercommit.events.claims import RowKey, Settlement
 from aftercommit.events.log import Log
 from aftercommit.events.outcome import RELEASE, Dead, Defer, Done, Outcome, Release, Retry
@@ -27,9 +27,10 @@ log = Log("aftercommit.settler")
 #: Seconds between two flushes. A lone outcome after a pause is written at once; under load this much gathers into
 #: one transaction, which matters most where one writer holds the whole database.
 LINGER: Final = 0.005
-
 #: A group that is flushed without lingering, and the most that one transaction writes.
 GROUP: Final = 500
+#: No number of outcomes is worth a wake-up while the settler is at work.
+_AWAKE: Final = float("inf")
 
 _COUNTED: Final = {
     Done: "dispatch_success",
@@ -40,7 +41,7 @@ _COUNTED: Final = {
 }
 
 
-class Unsettled(msgspec.Struct, eq=False):
+class Unsettled(msgspec.Struct, eq=False, gc=False):
     """An outcome on its way into the table."""
 
     holding: Holding
@@ -69,13 +70,15 @@ class Settler(Service):
         super().__init__(runtime, "aftercommit-settler")
         self._store = store
         self._held = held
-        self._agenda = agenda
-        self._lanes = lanes
+        self._agenda, self._lanes = agenda, lanes
         self._meter = meter
         self._capacity = config.hot_queue_capacity + config.cold_queue_capacity
         #: A dead event holds back its key.
         self._blocks = rule_of(config).blocks
-        self._pending: list[Unsettled] = []
+        self._pending: deque[Unsettled] = deque()
+        #: How many outcomes wake the settler. It says so before it looks, and workers look after they have appended:
+        #: one of the two sees the other, without a lock.
+        self._wakes_at = _AWAKE
         self._flushing = 0
         self._lets_all_pass = False
         self._ends_at: float | None = None
@@ -86,9 +89,10 @@ class Settler(Service):
         """Take an outcome; from any thread, at once."""
         entry = Unsettled(holding, outcome, holding.lease.epoch)
         holding.is_reported = True
-        with self.monitor:
-            self._pending.append(entry)
-            if len(self._pending) in (1, GROUP):
+        self._pending.append(entry)
+        if len(self._pending) >= self._wakes_at:
+            with self.monitor:
+                self._wakes_at = _AWAKE
                 self.monitor.notify_all()
         return entry
 
@@ -133,11 +137,22 @@ class Settler(Service):
         return len(self._pending) + self._flushing
 
     async def step(self) -> None:
-        await self.monitor.wait_for(lambda: self._pending or self.is_stopping)
+        """One group, and a pause before the next, in which it gathers: a quick store would else get many small ones."""
+        if not self._pending:
+            await self._asleep_until(1)
         rest = self._flushed_at + LINGER - self.runtime.clock()
-        if rest > 0:
-            await self.monitor.wait_for(lambda: len(self._pending) >= GROUP or self.is_stopping, rest)
-        await self.flush()
+        if rest > 0 and len(self._pending) < GROUP:
+            await self._asleep_until(GROUP, rest)
+        if self._pending:
+            await self.flush_group()
+
+    async def _asleep_until(self, count: int, timeout: float | None = None) -> None:
+        def is_enough() -> bool:
+            self._wakes_at = count  # each time: what woke it may have been written by another meanwhile
+            return len(self._pending) >= count or self.is_stopping
+
+        await self.monitor.wait_for(is_enough, timeout)
+        self._wakes_at = _AWAKE
 
     async def finish(self, limit: float) -> None:
         """Write the rest before the end; what cannot be written in time is delivered again when its lease is over."""
@@ -170,27 +185,30 @@ class Settler(Service):
 
         Raises when the store cannot be reached; nothing is lost by that.
         """
-        while self._pending or self._flushing:
-            turn = await self._space.wait_for(self._turn, timeout)
-            if not turn or not turn[0]:
-                return
-            self._flushed_at = self.runtime.clock()
-            try:
-                await self.runtime.shielded(self._write(turn[0]))
-            finally:
-                with self._space:
-                    self._flushing = 0
-                    self._space.notify_all()
+        while (self._pending or self._flushing) and await self.flush_group(timeout):
+            pass
+
+    async def flush_group(self, timeout: float | None = None) -> bool:
+        """Write the next group; False when there is none, or another one is being written for so long."""
+        turn = await self._space.wait_for(self._turn, timeout)
+        if not turn or not turn[0]:
+            return False
+        self._flushed_at = self.runtime.clock()
+        try:
+            await self.runtime.shielded(self._write(turn[0]))
+        finally:
+            with self._space:
+                self._flushing = 0
+                self._space.notify_all()
+        return True
 
     def _turn(self) -> tuple[list[Unsettled], ...]:
         """The next group; empty, and so false, while another one is being written."""
         if self._flushing:
             return ()
-        with self.monitor:
-            # Counted before it is taken: whoever looks in between must not see less than there is.
-            self._flushing = min(len(self._pending), GROUP)
-            group, self._pending = self._pending[:GROUP], self._pending[GROUP:]
-        return (group,)
+        # Counted before it is taken: whoever looks in between must not see less than there is.
+        self._flushing = min(len(self._pending), GROUP)
+        return ([self._pending.popleft() for _ in range(self._flushing)],)
 
     async def _write(self, group: list[Unsettled]) -> None:
         try:
@@ -237,8 +255,7 @@ class Settler(Service):
         """To be written later, behind what came meanwhile: one that is refused for ever must not hold up the rest."""
         for entry in group:
             entry.is_ambiguous = True
-        with self.monitor:
-            self._pending += group
+        self._pending += group
 
     def _close(self, group: Sequence[Unsettled], refused: Collection[RowKey]) -> None:
         """The store has answered: let go of what is settled and of what was lost."""
@@ -249,8 +266,7 @@ class Settler(Service):
             if claimed_anew and entry.holding in claimed_anew:
                 # What was refused stands under the new lease; after what was written nobody would deliver under it.
                 again = entry if is_refused else Unsettled(entry.holding, RELEASE, entry.holding.lease.epoch)
-                with self.monitor:
-                    self._pending.append(again)
+                self._pending.append(again)  # which this flush, or the next step, finds
                 if is_refused:
                     continue
             entry.is_answered = True
@@ -286,8 +302,6 @@ class Settler(Service):
                 stuck = key.key if key is not None and self._blocks else None
                 rest = "" if stuck is None else f", and its key {stuck} stands still until it is replayed or discarded"
                 log.error("%s is DEAD%s: %s", entry.holding, rest, error)
-            case Done():
-                pass
 
 
 def _settlements(group: Iterable[Unsettled]) -> list[Settlement]:
@@ -304,14 +318,3 @@ def _settlements(group: Iterable[Unsettled]) -> list[Settlement]:
         entry.epoch = lease.epoch
         settlements.append(Settlement(lease, entry.outcome))
     return settlements
-
-
-def without_text(outcome: Outcome) -> Outcome:
-    """The same verdict without the words that a database may choke on."""
-    match outcome:
-        case Retry(delay, _, done):
-            return Retry(delay, "", done)
-        case Dead(_, counted, done):
-            return Dead("", counted, done)
-        case _:
-            return outcome

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from itertools import chain
 
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import EVERYWHERE, Agenda
@@ -30,7 +31,6 @@ log = Log("aftercommit.dispatcher")
 
 #: Seconds that a cancelled async handler gets for its clean-up, after the drain.
 LAST_CHANCE = 1.0
-
 #: Seconds to wait for each worker when one of them is stuck in a handler.
 LEFT_BEHIND = 0.05
 
@@ -53,11 +53,8 @@ class OutboxDispatcher:
         self._runtime = runtime
         self._store = store
         self.lanes = lanes
-        self._delivery = delivery
-        self._settler = settler
-        self._held = held
-        self._ownership = ownership
-        self._meter = meter
+        self._delivery, self._settler, self._meter = delivery, settler, meter
+        self._held, self._ownership = held, ownership
         self._worker_count = config.worker_count
         self._enough_room = max(1, config.cold_queue_capacity // 2)
         self._rule = rule_of(config)
@@ -88,13 +85,21 @@ class OutboxDispatcher:
         self._enqueued("hot_enqueued", 1)
         return True
 
+    def give_back_if_leased(self, claimed: Claimed) -> None:
+        """Free for anybody now, whether it was born leased or not; who never had the lease has lost none."""
+        self._settler.add(holding_of(claimed), RELEASE).is_ambiguous = True
+
     def enqueue_hot(self, claimed: Claimed) -> bool:
         """False when the hot lane is full or closed."""
         return self.lanes.reserve(1) == 1 and self.fill_hot(claimed)
 
     def enqueue_cold(self, claimed: Claimed, *followers: Claimed) -> bool:
         """False when the cold lane has no room for them all, or is closed."""
-        admitted = self._held.admit((claimed, *followers))
+        return self.enqueue_runs(((claimed, *followers),))
+
+    def enqueue_runs(self, runs: Sequence[Sequence[Claimed]]) -> bool:
+        """Events of one key together, in their order. False when the cold lane has no room for all of them."""
+        admitted = self._held.admit(chain.from_iterable(runs))
         if not admitted:
             return True
         if not self.lanes.offer(admitted):
@@ -115,16 +120,18 @@ class OutboxDispatcher:
         return self.lanes.cold_room > 0
 
     def room(self) -> int:
-        """Free cold slots. When there are none, the agenda hears once half of them are."""
+        """Free cold slots; none while more than half of them are taken. A claim costs more than a row: few rows at a
+        time, as workers take them, would be many claims. The agenda hears once half of them are free."""
         room = self.lanes.cold_room
-        if room <= 0:
-            self.lanes.want_room(self._enough_room)
-        return room
+        if room >= self._enough_room:
+            return room
+        self.lanes.want_room(self._enough_room)
+        return 0
 
     # ------------------------------------------------------------ working
 
     async def _work(self) -> None:
-        while (holding := await self.lanes.take()) is not None:
+        while (holding := self.lanes.take_now() or await self.lanes.take()) is not None:
             next_may_follow = False
             try:
                 next_may_follow = await self.deliver(holding)
@@ -250,16 +257,13 @@ class HotPathway:
         #: Whether workers and poller run, and whether events may come to them from memory.
         self.is_active = False
         self.is_open = False
-        self._dispatcher = dispatcher
-        self._agenda = agenda
-        self._router = router
-        self._meter = meter
-        self._announcer = announcer
+        self._dispatcher, self._agenda, self._announcer = dispatcher, agenda, announcer
+        self._router, self._meter = router, meter
 
-    def reserve(self, events: Sequence[EventEnvelope]) -> list[bool]:
+    def reserve(self, events: Sequence[EventEnvelope], *, with_firsts: bool = True) -> list[bool]:
         if not self.is_open:
             return [False] * len(events)
-        wanted = [self._may_be_hot(event) for event in events]
+        wanted = self._wanted(events, with_firsts=with_firsts)
         granted = self._dispatcher.lanes.reserve(sum(wanted))  # filled or cancelled later
         if granted == sum(wanted):
             return wanted
@@ -268,6 +272,9 @@ class HotPathway:
             hot.append(wants and granted > 0)
             granted -= hot[-1]
         return hot
+
+    def _wanted(self, events: Sequence[EventEnvelope], *, with_firsts: bool) -> list[bool]:
+        return [self._may_be_hot(event) for event in events]
 
     def _may_be_hot(self, event: EventEnvelope) -> bool:
         return not event.is_delayed
@@ -278,6 +285,11 @@ class HotPathway:
 
     def cancel(self, count: int) -> None:
         self._dispatcher.lanes.cancel(count)
+
+    # Only where order is kept does anything follow another event.
+    def expect(self, events: Sequence[EventEnvelope]) -> None: ...
+    def not_expected(self, events: Sequence[EventEnvelope]) -> None: ...
+    def give_back(self, claimed: Sequence[Claimed]) -> None: ...
 
     def left_in_table(self, events: Sequence[EventEnvelope]) -> None:
         """Committed, and free: let somebody look, and count what should have been hot."""

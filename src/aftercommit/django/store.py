@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
 from django.db import Error, connections
@@ -28,6 +29,8 @@ class DjangoStore(SqlStore):
         self.vendor = vendor_of(alias)
         executor = DjangoExecutor(alias, self.vendor, target)
         super().__init__(executor, self.vendor.dialect, where=place_of(alias), **options)
+        # An event with a key waits in the table for its claim, wherever it is written.
+        self.capabilities = replace(self.capabilities, leases_firsts=False)
         self._alias = alias
 
     def _is_alone(self) -> bool:

@@ -27,6 +27,9 @@ HASH_NAME: Final = "murmur3_x86_32"
 USABLE: Final = 0.8
 
 
+# What each event has one of is left out of garbage collection (gc=False): it refers to values alone, never in a circle.
+
+
 class RowKey(NamedTuple):
     """What names one row: an event, and the handler that the row is for ('' when it serves all)."""
 
@@ -34,7 +37,7 @@ class RowKey(NamedTuple):
     handler_id: str
 
 
-class Lease(msgspec.Struct, frozen=True):
+class Lease(msgspec.Struct, frozen=True, gc=False):
     """A hold on one row. The fence is (row, owner, epoch); `deadline` is the holder's own, earlier limit."""
 
     key: RowKey
@@ -49,7 +52,7 @@ def deadline_of(now: float, lock_timeout: timedelta) -> float:
     return now + lock_timeout.total_seconds() * USABLE
 
 
-class Claimed(msgspec.Struct, frozen=True):
+class Claimed(msgspec.Struct, frozen=True, gc=False):
     """An event with the lease under which it may be delivered."""
 
     event: EventEnvelope
@@ -108,7 +111,7 @@ class Claim(msgspec.Struct, frozen=True):
     next_due: float | None = None
 
 
-class Settlement(msgspec.Struct, frozen=True):
+class Settlement(msgspec.Struct, frozen=True, gc=False):
     """One outcome to be written under one lease."""
 
     lease: Lease
@@ -163,6 +166,8 @@ class Backlog:
     dead: int
     leased: int
     oldest_due: timedelta
+    #: What a row takes of the memory of a store that is kept in memory, on average.
+    bytes_each: int | None = None
 
 
 class QueryResult(msgspec.Struct, frozen=True):

@@ -219,13 +219,14 @@ def encoder(serializer: Serializer, kind: type | None = None) -> Callable[[Any],
     fits are checked against them: nobody looked when the object was made, and it could not be delivered."""
     if type(serializer) not in (JsonSerializer, MsgpackSerializer):
         return lambda value: _encoded(serializer, value)
+    encode = encode_json if type(serializer) is JsonSerializer else serializer.encode
     if kind is None or not (dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct)):
-        return serializer.encode
+        return encode
     try:
         decode = (_json_decoder if type(serializer) is JsonSerializer else _msgpack_decoder)(kind)
     except Exception:  # annotations that msgspec does not know, or that lead nowhere at run time
-        return serializer.encode
-    return partial(_fitting, serializer.encode, decode)
+        return encode
+    return partial(_fitting, encode, decode)
 
 
 def _fitting(encode: Callable[[Any], Payload], decode: Callable[[Payload], Any], value: Any) -> Payload:

@@ -19,9 +19,6 @@ _PAIRS: Final = tuple(first + second for first in _ALPHABET for second in _ALPHA
 _COUNTED_BITS: Final = 20
 _LAST: Final = (1 << _COUNTED_BITS) - 1
 
-#: The milliseconds as five pairs of characters.
-_SHIFTS: Final = (40, 30, 20, 10, 0)
-
 #: The count starts in the lower half, so that a process does not begin with a carry.
 _FIRST_MASK: Final = _LAST >> 1
 
@@ -43,6 +40,8 @@ class UlidFactory:
         self._lock = threading.Lock()
         self._millisecond = -1
         self._drawn = ""
+        #: The milliseconds without their last ten bits, as characters: the same for a second.
+        self._second = ""
         self._head = ""
         self._count = 0
         _factories.add(self)
@@ -54,21 +53,26 @@ class UlidFactory:
             if self._count > _LAST or not self._drawn:
                 self._leap(millisecond)
             elif millisecond > self._millisecond:
-                self._millisecond = millisecond
-                self._head = "".join([_PAIRS[millisecond >> shift & 1023] for shift in _SHIFTS]) + self._drawn
+                self._begin(millisecond)
             return self._head + _PAIRS[self._count >> 10] + _PAIRS[self._count & 1023]
 
     def _leap(self, millisecond: int) -> None:
         """When the count is full or a child begins: at least into the next millisecond."""
         later = max(millisecond, self._millisecond + 1)
         if self._drawn:
-            self._millisecond, self._count = later, 0
+            self._count = 0
         else:
             number = int.from_bytes(self._entropy(10))
             # Before the draw: a fork may come between any two lines, and the child goes by what is drawn.
-            self._millisecond, self._count = later, number & _FIRST_MASK
+            self._millisecond, self._count, self._second = later, number & _FIRST_MASK, ""
             self._drawn = _encoded(number >> _COUNTED_BITS, 60)
-        self._head = _encoded(self._millisecond, 50) + self._drawn
+        self._begin(later)
+
+    def _begin(self, millisecond: int) -> None:
+        if not self._second or millisecond >> 10 != self._millisecond >> 10:
+            self._second = _encoded(millisecond >> 10, 40)
+        self._millisecond = millisecond
+        self._head = self._second + _PAIRS[millisecond & 1023] + self._drawn
 
     def _begin_anew(self) -> None:
         # The thread that held the lock does not exist in the child, and would never release it.

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import Agenda
+from aftercommit.delivery.leases import Held
 from aftercommit.delivery.outcomes import rule_of
 from aftercommit.delivery.ownership import Ownership
 from aftercommit.delivery.wakeups import Announcer
 from aftercommit.delivery.worker import HotPathway, OutboxDispatcher
-from aftercommit.events.claims import Claim, deadline_of, order_key_of
+from aftercommit.events.claims import Claim, Claimed, deadline_of, order_key_of
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.order import Head, HeadsRequest, HeadState, KeyClaimRequest, OrderKey
 from aftercommit.handlers.routing import Router
@@ -169,7 +172,8 @@ class Sweep:
 
 
 class OrderedHotPath(HotPathway):
-    """Where order is kept only keyless events are hot. Committed keys go on the agenda, or are told to their owners."""
+    """Where order is kept. An event without a key is hot; one with a key as the first of it, where the store can tell.
+    The keys of all others go on the agenda with their commit, or are told to their owners."""
 
     def __init__(
         self,
@@ -180,14 +184,54 @@ class OrderedHotPath(HotPathway):
         config: OutboxConfig,
         announcer: Announcer | None,
         ownership: Ownership,
+        held: Held,
         *,
         owner: str,
+        leases_firsts: bool,
     ) -> None:
         super().__init__(dispatcher, agenda, router, meter, config, announcer, owner=owner)
         self._ownership = ownership
+        self._held = held
+        self._leases_firsts = leases_firsts
+
+    def _wanted(self, events: Sequence[EventEnvelope], *, with_firsts: bool) -> list[bool]:
+        if not (with_firsts and self._leases_firsts):
+            return super()._wanted(events, with_firsts=with_firsts)
+        keys: set[str] = set()
+        wanted = []
+        for event in events:
+            wanted.append(self._may_be_hot(event) or self._may_be_first(event, keys))
+            if event.key is not None:
+                keys.add(event.key)
+        return wanted
 
     def _may_be_hot(self, event: EventEnvelope) -> bool:
         return event.key is None and not event.is_delayed
+
+    def _may_be_first(self, event: EventEnvelope, before: Collection[str]) -> bool:
+        """Only one row of a key: whatever else is written with it follows when that one has ended. So what is in memory
+        of a key never grows beyond the slots that were reserved. Where something of it is in memory it is not the
+        first, most likely, and the store need not be asked."""
+        if event.key is None or event.key in before or event.is_delayed:
+            return False
+        key = order_key_of(event)
+        return self._ownership.has(key) and not self._held.has(key)
+
+    def expect(self, events: Sequence[EventEnvelope]) -> None:
+        # Else a call for what follows could come between the commit and its callback, find the first one leased, and be
+        # forgotten.
+        self._held.expect(map(order_key_of, events))
+
+    def not_expected(self, events: Sequence[EventEnvelope]) -> None:
+        if free := self._held.not_expected(map(order_key_of, events)):
+            self._agenda.freed(free)
+
+    def fill(self, claimed: Sequence[Claimed]) -> None:
+        super().fill([_in_order(each) for each in claimed])
+
+    def give_back(self, claimed: Sequence[Claimed]) -> None:
+        for each in claimed:
+            self._dispatcher.give_back_if_leased(_in_order(each))
 
     def _tell(self, events: Sequence[EventEnvelope]) -> None:
         owned = self._ownership.owned
@@ -202,3 +246,8 @@ class OrderedHotPath(HotPathway):
 
     def _keys(self, events: Sequence[EventEnvelope]) -> Sequence[OrderKey]:
         return [order_key_of(event) for event in events]
+
+
+def _in_order(claimed: Claimed) -> Claimed:
+    """Nothing is in order with an event that has no key."""
+    return claimed if claimed.event.key is None else replace(claimed, order_key=order_key_of(claimed.event))

@@ -13,6 +13,7 @@ from aftercommit.delivery.chain import Delivery
 from aftercommit.delivery.leases import holding_of
 from aftercommit.delivery.outcomes import goes_on, rule_of, worker_lost
 from aftercommit.delivery.settler import Settler
+from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.events.claims import Claim, Claimed, RowKey, Undecodable
 from aftercommit.events.log import Log
 from aftercommit.events.order import OrderKey
@@ -56,6 +57,8 @@ class OutboxPoller(Service):
         super().__init__(runtime, "aftercommit-poller", agenda.monitor)
         self._look = look
         self._handler = handler
+        #: Our own handler takes a whole claim at once.
+        self._dispatcher = handler if isinstance(handler, OutboxDispatcher) else None
         self._delivery = delivery
         self._agenda = agenda
         self._settler = settler
@@ -137,6 +140,11 @@ class OutboxPoller(Service):
     def deliverable(self, claim: Claim) -> list[list[Claimed]]:
         """What of a claim may be delivered: events of one key together, in their order, any other event alone; what may
         end this process comes last. The rest is settled as dead at once, and what that blocks is given back."""
+        plain = [
+            [row] for row in claim.rows if isinstance(row, Claimed) and row.order_key is None and not row.abandoned
+        ]
+        if len(plain) == len(claim.rows):  # nearly always, where no order is kept
+            return plain
         runs: dict[OrderKey | RowKey, list[Row]] = {}
         for row in claim.rows:
             runs.setdefault(row.order_key or row.lease.key, []).append(row)
@@ -168,6 +176,8 @@ class OutboxPoller(Service):
 
     def _hand_over(self, claim: Claim) -> None:
         runs = self.deliverable(claim)
+        if self._dispatcher is not None and self._dispatcher.enqueue_runs(runs):
+            return
         taken = 0
         try:
             # A run is taken whole: its first event may fail at once, and nothing behind it may come after that.

@@ -7,13 +7,12 @@ ports are imported from this door.
 from __future__ import annotations
 
 from aftercommit.ports.runtime import Colour, Monitor, Runtime, Task
+from aftercommit.ports.sql_table import SqlNames, SqlTable
 from aftercommit.ports.store import (
     Capabilities,
     EventStore,
     Membership,
     Records,
-    SqlNames,
-    SqlTable,
     Wakeups,
     WakeupsUnavailable,
 )

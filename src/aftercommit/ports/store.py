@@ -21,6 +21,7 @@ from aftercommit.events.claims import (
 )
 from aftercommit.events.order import BlockedKey, FleetView, Heads, HeadsRequest, Instance, KeyClaimRequest, Order
 from aftercommit.ports.runtime import Colour
+from aftercommit.ports.sql_table import SqlTable
 from aftercommit.ports.transactions import AdoptedTx, OpenTransaction, Tx
 
 
@@ -38,8 +39,12 @@ class Capabilities:
     serializes_keys: bool = False
     #: `heads` and `claim_keys` claim key by key, in order of position.
     keeps_order: bool = False
+    #: `insert` leases an event with a key only when nothing of that key is unfinished, and tells what it left free.
+    leases_firsts: bool = False
     #: `wakeups` carries messages between processes.
     wakes_others: bool = False
+    #: A transaction of the store's own collects commands of the user's, which are called on it by their names.
+    takes_commands: bool = False
     #: What a handler changes can be committed together with the outcome of its event. No store does it yet.
     has_transactional_effects: bool = False
 
@@ -74,6 +79,10 @@ class EventStore(Protocol):
     @property
     def order(self) -> Order:
         """What this store's table says of the order of its events."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What people should know of how the database keeps what it is given, once it was opened."""
 
     @property
     def records(self) -> Records: ...
@@ -126,8 +135,9 @@ class EventStore(Protocol):
         """Raise UnsupportedTransaction, with both databases in its text, when an adopted connection leads to another
         database than this store's. The caller's transaction goes on either way."""
 
-    async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
-        """Write rows in the caller's transaction, in order. Raises before it writes or writes all."""
+    async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> Collection[RowKey] | None:
+        """Write rows in the caller's transaction, in order. Raises before it writes or writes all. The rows that are
+        free, where it has found out by itself whether they may be leased; None: each is as it was asked for."""
 
     async def surviving(self, tx: Tx, keys: Sequence[RowKey]) -> Collection[RowKey]:
         """Which of these rows the open transaction still has."""
@@ -241,77 +251,3 @@ class Wakeups(Protocol):
 
     def abandon(self) -> None:
         """In a forked child: leave the parent's connections alone."""
-
-
-# ---------------------------------------------------------------- for those who insert by themselves
-
-
-class SqlNames(Protocol):
-    """What the tables of an outbox are called, unquoted."""
-
-    @property
-    def table(self) -> str: ...
-
-    @property
-    def schema(self) -> str | None: ...
-
-    def side(self, noun: str) -> str:
-        """The table beside it that holds the schema's facts, the instances or the partitions."""
-
-
-class SqlTable(Protocol):
-    """The event table of a SQL store, for a library that inserts rows in a transaction of its own (SQLAlchemy)."""
-
-    @property
-    def names(self) -> SqlNames: ...
-
-    @property
-    def databases(self) -> tuple[str, ...]:
-        """What SQLAlchemy calls the databases that this store is for. The first names their family."""
-
-    @property
-    def now(self) -> str:
-        """The database's clock as SQL, in the type of the time columns."""
-
-    @property
-    def isolation_level(self) -> str:
-        """A level that has transactions, as SQLAlchemy calls it."""
-
-    @property
-    def has_one_writer(self) -> bool:
-        """Whether an open transaction keeps everybody else from writing, and so from making the table."""
-
-    @property
-    def fails_whole(self) -> bool:
-        """Whether a statement that fails takes its transaction with it."""
-
-    def lock_keys(self, keys: Sequence[str]) -> tuple[str, dict[str, object]]:
-        """Locks keys until the transaction ends: a statement and its parameters, by name. Only where keys are
-        serialised."""
-
-    def values_of(self, event: NewEvent) -> dict[str, object]:
-        """The parameters of the store's own INSERT."""
-
-    def is_autocommit(self, connection: object) -> bool:
-        """Whether a driver's connection would save a statement at once, as far as the driver can be asked."""
-
-    # ------------------------------------------------------------ is it this database?
-
-    @property
-    def id_sql(self) -> str:
-        """The question for the id that tells this database from every other. It fails where there is no table."""
-
-    @property
-    def whose_sql(self) -> str:
-        """Asks a connection which database it leads to."""
-
-    @property
-    def knows_itself(self) -> bool:
-        """Whether `is_own` can tell by now. Else the store has to be opened first."""
-
-    def is_own(self, answer: Sequence[Sequence[object]]) -> bool:
-        """Whether the rows that `whose_sql` gave are this database's."""
-
-    def may_be(self, database: str, name: str | None) -> bool:
-        """False when an address certainly leads elsewhere: the database as SQLAlchemy calls it, and its name or file
-        there. Asks nobody."""

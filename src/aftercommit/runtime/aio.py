@@ -7,16 +7,21 @@ import inspect
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any, Final, TypeVar
 
 from aftercommit.events.outcome import Ok, Raised, Result
 from aftercommit.ports import Colour
-from aftercommit.runtime.colours import GRACE, Limit, awaited, called, called_async, is_async
+from aftercommit.runtime.colours import GRACE, Limit, Steps, awaited, called, called_async, is_async
+from aftercommit.runtime.handler_threads import HandlerThreads, tell
 from aftercommit.runtime.process import boottime
-from aftercommit.runtime.threads import DaemonThreads
 
 T = TypeVar("T")
+
+#: Seconds for which functions that wait for nothing may keep the rest of the program from running.
+LONGEST_TURN: Final = 0.001
 
 
 class AsyncioMonitor:
@@ -112,10 +117,15 @@ class AsyncioRuntime:
         self.clock = boottime
         self._loop = asyncio.get_running_loop()
         self._threads = HandlerThreads(thread_count)
-        self._running: set[asyncio.Task[Result]] = set()
-        self._interrupted: set[asyncio.Task[Result]] = set()
+        #: Tasks of our own. Each runs one async function of a user's at a time, and so needs no other task for it.
+        self._own: set[asyncio.Task[Any]] = set()
+        self._running: set[asyncio.Task[Any]] = set()
+        self._interrupted: set[asyncio.Task[Any]] = set()
         #: Who waits for a shielded task that may be hurried.
         self._behind: dict[asyncio.Task[Any] | None, asyncio.Task[Any] | None] = {}
+        self._others_run_at = 0.0
+        #: Remembered here, not for all: what a handler closes over, its outbox for one, would be kept for good.
+        self._knows_async = lru_cache(maxsize=1024)(is_async)
 
     def identity(self) -> object:
         try:
@@ -136,23 +146,77 @@ class AsyncioRuntime:
         return AsyncioMonitor(self._loop)
 
     def spawn(self, name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> AsyncioTask:
-        return AsyncioTask(self._loop.create_task(main(), name=name))
+        task = self._loop.create_task(main(), name=name)
+        self._own.add(task)
+        task.add_done_callback(self._own.discard)
+        return AsyncioTask(task)
 
-    async def call(
+    def call(
         self,
         function: Callable[..., object],
         *arguments: object,
         context: Context,
         timeout: float | None = None,
         ended: Callable[[], None] | None = None,
-    ) -> Result:
+    ) -> Coroutine[Any, Any, Result]:
         limit = None if timeout is None else Limit(function, timeout, ended)
-        if is_async(function):
-            return await self._as_task(called_async(function, arguments), context, limit)
+        try:
+            is_coroutine = self._knows_async(function)
+        except TypeError:  # an unhashable callable
+            is_coroutine = is_async(function)
+        if not is_coroutine:
+            return self._in_thread(function, arguments, context, limit)
+        coroutine, task = called_async(function, arguments), asyncio.current_task()
+        if limit is None and task is not None and task in self._own:
+            return self._in_own_task(task, coroutine, context)
+        return self._as_task(coroutine, context, limit)
+
+    async def _in_thread(
+        self, function: Callable[..., object], arguments: tuple[object, ...], context: Context, limit: Limit | None
+    ) -> Result:
         result = await self._threads.call(self._loop, lambda: context.run(called, function, arguments), limit)
         if isinstance(result, Ok) and result.value is not None and inspect.isawaitable(result.value):
             return await self._as_task(awaited(result.value), context, limit)
         return result
+
+    async def _in_own_task(
+        self, task: asyncio.Task[Any], coroutine: Coroutine[Any, Any, Result], context: Context
+    ) -> Result:
+        """In the caller's task, step by step in the function's own context. Most functions take few steps, and a task
+        for each would cost more than they do."""
+        before = task.cancelling()
+        try:
+            first = context.run(coroutine.send, None)
+        except StopIteration as stop:  # it did not wait for anything
+            result: Result = stop.value
+        else:
+            self._running.add(task)
+            try:
+                result = await Steps(coroutine, context, first)
+            finally:
+                self._running.discard(task)
+        is_interrupted = task in self._interrupted
+        if is_interrupted:
+            self._interrupted.discard(task)
+            task.uncancel()
+            if isinstance(result, Raised):
+                result = Raised(result.error, interrupted=True)
+        if task.cancelling() > before:
+            await self._cancelled(task, before)
+        if self.clock() >= self._others_run_at:
+            self._others_run_at = self.clock() + LONGEST_TURN
+            await asyncio.sleep(0)
+        return result
+
+    async def _cancelled(self, task: asyncio.Task[Any], before: int) -> None:
+        """Somebody has asked this task to end. A loop that comes to its end asks all of ours. One alone was asked by
+        the function that it ran, or by a timeout in there: that was meant for the function, and that has ended."""
+        if all(own.cancelling() for own in self._own):
+            raise asyncio.CancelledError
+        while task.cancelling() > before:
+            task.uncancel()
+        with suppress(asyncio.CancelledError):  # of a request that came too late for the function
+            await asyncio.sleep(0)
 
     async def _as_task(self, coroutine: Coroutine[Any, Any, Result], context: Context, limit: Limit | None) -> Result:
         task = self._loop.create_task(coroutine, context=context)
@@ -238,50 +302,3 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
-
-
-class HandlerThreads(DaemonThreads):
-    """Where sync functions of users run. Never the loop's default executor: a function that is stuck there would hold
-    `asyncio.run` open."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__(count)
-        self._left: set[asyncio.Future[Result]] = set()
-
-    async def call(
-        self, loop: asyncio.AbstractEventLoop, function: Callable[[], Result], limit: Limit | None = None
-    ) -> Result:
-        future: asyncio.Future[Result] = loop.create_future()
-        self.start(function, lambda result: tell(loop, self._ended, future, result, limit))
-        if limit is None:
-            return await future
-        timer = loop.call_later(limit.timeout, self._leave, future, limit)
-        try:
-            return await future
-        finally:
-            timer.cancel()
-
-    def _leave(self, future: asyncio.Future[Result], limit: Limit) -> None:
-        """The time is over and the thread is not free: another may be started in its place."""
-        if not future.done():
-            self._most += 1
-            self._left.add(future)
-            future.set_result(limit.over(still_runs=True))
-
-    def _ended(self, future: asyncio.Future[Result], result: Result, limit: Limit | None) -> None:
-        """A function has ended, perhaps long after its caller was cancelled."""
-        if not future.done():
-            future.set_result(result)
-        elif limit is not None and future in self._left:
-            self._most -= 1
-            self._left.discard(future)
-            if limit.ended is not None:
-                limit.ended()
-
-
-def tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: object) -> None:
-    """Run a callback on the loop from any thread; a loop that is closed has nobody left to tell."""
-    try:
-        loop.call_soon_threadsafe(callback, *arguments)
-    except RuntimeError:
-        return

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextvars import Context
 from typing import Any, Final, NamedTuple
 
 from aftercommit.errors import HandlerTimeout
@@ -39,7 +40,7 @@ async def called_async(function: Callable[..., Any], arguments: tuple[object, ..
     process = here.token
     try:
         value = function(*arguments)
-        while inspect.isawaitable(value):  # a forgotten `await` must not pass for a success
+        while value is not None and inspect.isawaitable(value):  # a forgotten `await` must not pass for a success
             value = await value
         result: Result = Ok(value)
     except BaseException as error:
@@ -52,6 +53,32 @@ async def called_async(function: Callable[..., Any], arguments: tuple[object, ..
 def awaited(value: Awaitable[Any]) -> Coroutine[Any, Any, Result]:
     """Await what a function returned, in the same way."""
     return called_async(lambda: value, ())
+
+
+class Steps:
+    """The rest of a coroutine that has taken its first step, in a context of its own, to be awaited in any task."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Result], context: Context, first: Any) -> None:
+        self._coroutine = coroutine
+        self._context = context
+        self._first = first
+
+    def __await__(self) -> Generator[Any, Any, Result]:
+        run, coroutine, waits_for = self._context.run, self._coroutine, self._first
+        try:
+            while True:
+                try:
+                    value = yield waits_for
+                except GeneratorExit:
+                    coroutine.close()
+                    raise
+                except BaseException as error:
+                    waits_for = run(coroutine.throw, error)
+                else:
+                    waits_for = run(coroutine.send, value)
+        except StopIteration as stop:
+            result: Result = stop.value
+            return result
 
 
 class Limit(NamedTuple):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import threading
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from functools import lru_cache
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import finalize
 
 from aftercommit.events.outcome import Ok, Raised, Result
 from aftercommit.ports import Colour
 from aftercommit.runtime.colours import Limit, awaited, called, called_async, is_async
+from aftercommit.runtime.handler_threads import DaemonThreads
 from aftercommit.runtime.process import boottime, end_child, here
 
 if TYPE_CHECKING:
@@ -168,56 +166,6 @@ class ThreadRuntime:
             portal.close()
         if side is not None:
             side.close()
-
-
-class DaemonThreads:
-    """Daemon threads for sync functions of users, started when first needed, as many as calls run at the same time."""
-
-    def __init__(self, most: int = sys.maxsize) -> None:
-        self._most = most
-        self._lock = threading.Lock()
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
-        self._busy = 0
-        finalize(self, _dismiss, self._jobs, self._threads)
-
-    def start(self, function: Callable[[], Result], end: Callable[[Result], None]) -> None:
-        """Run a function there and pass on, there as well, what it gave."""
-
-        def job() -> None:
-            result = function()
-            with self._lock:  # before anybody hears of it: who then closes finds this thread idle
-                self._busy -= 1
-            end(result)
-
-        with self._lock:
-            self._busy += 1
-            if len(self._threads) < min(self._busy, self._most):
-                name = f"aftercommit-handler-{len(self._threads)}"
-                thread = threading.Thread(target=_work, args=(self._jobs,), name=name, daemon=True)
-                self._threads.append(thread)
-                thread.start()
-        self._jobs.put(job)
-
-    def close(self) -> None:
-        """Idle threads end at once, one that runs a function after it."""
-        with self._lock:
-            threads, is_idle = list(self._threads), self._busy == 0
-            self._threads.clear()
-        _dismiss(self._jobs, threads)
-        for thread in threads if is_idle else ():
-            thread.join(1)
-
-
-def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
-    while (job := jobs.get()) is not None:
-        job()
-        del job  # while it waits for the next, a thread keeps nothing of the last alive
-
-
-def _dismiss(jobs: SimpleQueue[Callable[[], None] | None], threads: list[threading.Thread]) -> None:
-    for _ in threads:
-        jobs.put(None)
 
 
 class SideCall:

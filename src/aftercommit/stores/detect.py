@@ -44,6 +44,12 @@ def _sqlserver() -> Any:
     return target
 
 
+def _redis() -> Any:
+    from aftercommit.stores.redis import target
+
+    return target
+
+
 def _later(module: Callable[[], Any], function: str) -> OpenStore:
     def opener(target: Any, colour: Colour, **options: Any) -> EventStore:
         store: EventStore = getattr(module(), function)(target, colour, **options)
@@ -60,6 +66,9 @@ _by_scheme: Final[dict[str, OpenStore]] = {
     "mariadb": _later(_mysql, "mysql_from_url"),
     "mssql": _later(_sqlserver, "sqlserver_from_url"),
     "sqlserver": _later(_sqlserver, "sqlserver_from_url"),
+    "redis": _later(_redis, "redis_from_url"),
+    "rediss": _later(_redis, "redis_from_url"),
+    "unix": _later(_redis, "redis_from_url"),
 }
 
 #: By the package that the target's class comes from.
@@ -71,6 +80,7 @@ _by_package: Final[Mapping[str, OpenStore]] = {
     "pymysql": _later(_mysql, "mysql_from_connection"),
     "asyncmy": _later(_mysql, "mysql_from_connection"),
     "pyodbc": _later(_sqlserver, "sqlserver_from_connection"),
+    "redis": _later(_redis, "redis_from_client"),
 }
 
 _by_dialect: Final[Mapping[str, OpenStore]] = {

@@ -24,13 +24,13 @@ class ByHand:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.transaction.__exit__(*error)  # type: ignore[attr-defined]
+        self.transaction.__exit__(*error)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *error: Any) -> None:
-        await self.transaction.__aexit__(*error)  # type: ignore[attr-defined]
+        await self.transaction.__aexit__(*error)
 
     def __del__(self) -> None:
         root = self.transaction._root

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn
 
 from aftercommit.errors import InvalidOption, NotInTransaction, TransactionEnded, UnsupportedTransaction
 from aftercommit.events.claims import QueryResult
@@ -15,12 +14,11 @@ from aftercommit.events.redact import error_text
 from aftercommit.ports import Callback, EventStore, OpenTransaction, Runtime, WrittenRows
 from aftercommit.runtime.process import here
 from aftercommit.transactions.callbacks import checked, run_all
+from aftercommit.transactions.lending import LendsConnection
 from aftercommit.transactions.pending import PendingWrite, forgive, refuse_unawaited
 from aftercommit.transactions.texts import may_undo, refuse_control
 
 log = Log("aftercommit.transactions")
-
-T = TypeVar("T")
 
 #: The transactions that are open around the running code, innermost last.
 _open: Final[ContextVar[tuple[OwnedTransaction, ...]]] = ContextVar("aftercommit_transactions", default=())
@@ -57,7 +55,12 @@ def innermost(outbox: object) -> OwnedTransaction | None:
     return None
 
 
-class OwnedTransaction:
+def has_any(outbox: object) -> bool:
+    """Whether one of this outbox is open around the running code, whoever has opened it."""
+    return any(each.outbox is outbox and each._root is not None for each in _open.get())
+
+
+class OwnedTransaction(LendsConnection):
     """A transaction that the outbox opened. It belongs to the thread or task that began it."""
 
     observes_commit = True
@@ -105,16 +108,6 @@ class OwnedTransaction:
             and root.process is here.token
             and root.opened.is_open
         )
-
-    def current_connection(self) -> Any:
-        """The driver's connection, the same that business statements run on."""
-        root = self._own()
-        root.is_exposed = True
-        return root.opened.connection
-
-    @property
-    def connection(self) -> Any:
-        return self.current_connection()
 
     # Each joins the innermost block: that is where a row physically belongs, whichever object was used to write it.
 
@@ -166,21 +159,22 @@ class OwnedTransaction:
                 )
             root.savepoints += 1
             self._savepoint = f"aftercommit_{root.savepoints}"
-            await self._told(root.opened.savepoint(self._savepoint))
+            try:
+                await root.opened.savepoint(self._savepoint)
+            except Exception as error:
+                raise self._ours(error)  # noqa: B904
         root.blocks.append(self)
         self._root = root
         # One that was ended in another context is still in this one.
-        _open.set((*[each for each in _open.get() if each._root is not None], self))
+        around = _open.get()
+        _open.set((*[each for each in around if each._root is not None], self) if around else (self,))
 
     async def _query(self, sql: str, parameters: Any = ()) -> QueryResult:
         root = self._intact()
         refuse_control(sql)
         root.is_exposed = root.is_exposed or may_undo(sql)
-        return await self._told(root.opened.query(sql, parameters))
-
-    async def _told(self, work: Coroutine[Any, Any, T]) -> T:
         try:
-            return await work
+            return await root.opened.query(sql, parameters)
         except Exception as error:
             raise self._ours(error)  # noqa: B904
 
@@ -224,7 +218,7 @@ class OwnedTransaction:
             around._written += self._written
         elif len(self._on_commit) == 1:  # nearly always: one write
             self._on_commit[0]()
-        else:
+        elif self._on_commit:
             run_all(self._on_commit)
 
     async def _forget_undone(self, root: Root) -> None:
@@ -310,7 +304,7 @@ class OwnedTransaction:
         """By value: blocks may end in another order than they began, and a token would restore the dead."""
         entries = _open.get()
         if self in entries:
-            _open.set(tuple([each for each in entries if each is not self]))
+            _open.set(tuple([each for each in entries if each is not self]) if len(entries) > 1 else ())
 
 
 def _ended_elsewhere() -> TransactionEnded:

@@ -19,6 +19,7 @@ _UNDOING_WORD: Final = re.compile(rf"\b(?:{'|'.join(sorted(_UNDOING))})\b", re.I
 _FIRST_WORD: Final = re.compile(r"(?:[\s;\ufeff]|--[^\n]*(?:\n|$)|/\*.*?(?:\*/|$))*+(?P<word>[A-Za-z]*)", re.DOTALL)
 
 
+@lru_cache(maxsize=512)
 def may_undo(sql: str) -> bool:
     """Whether rows that are in the transaction may be gone after it. A literal that looks like it is no harm."""
     return _first_word(sql) in _UNDOING or (";" in sql and _UNDOING_WORD.search(sql) is not None)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from inspect import isawaitable, iscoroutine
 from typing import Final, Protocol
+
+from msgspec.structs import replace
 
 from aftercommit.errors import InvalidOption, NotInTransaction
 from aftercommit.events.claims import Claimed, Lease, NewEvent, RowKey, deadline_of, partition_of
@@ -18,6 +20,8 @@ from aftercommit.meter import Meter
 from aftercommit.ports import EventStore, Runtime, TxContext
 
 log = Log("aftercommit.writer")
+
+_NO_TIME: Final = timedelta(0)
 
 #: One row, which serves all handlers.
 _FOR_ALL: Final = ("",)
@@ -31,12 +35,22 @@ class HotPath(Protocol):
     #: Whether this process delivers at all now.
     is_active: bool
 
-    def reserve(self, events: Sequence[EventEnvelope]) -> list[bool]:
-        """For each event, which somebody in this process receives, whether a hot slot waits for it."""
+    def reserve(self, events: Sequence[EventEnvelope], *, with_firsts: bool = True) -> list[bool]:
+        """For each event, which somebody in this process receives, whether a hot slot waits for it. `with_firsts`: also
+        for what may be leased only as the first of its key, where somebody finds that out."""
 
     def fill(self, claimed: Sequence[Claimed]) -> None: ...
 
     def cancel(self, count: int) -> None: ...
+
+    def expect(self, events: Sequence[EventEnvelope]) -> None:
+        """These were born leased as the first of their keys: what follows them waits, also before their commit."""
+
+    def not_expected(self, events: Sequence[EventEnvelope]) -> None:
+        """They have come, or never will."""
+
+    def give_back(self, claimed: Sequence[Claimed]) -> None:
+        """These were committed, and nobody knows whether they were born leased: they are free for anybody now."""
 
     def left_in_table(self, events: Sequence[EventEnvelope]) -> None:
         """These were committed free: somebody should look into the table."""
@@ -83,17 +97,19 @@ class OutboxWriter:
     async def write_all(self, events: Sequence[EventEnvelope], context: TxContext) -> list[str]:
         """The ids of what was written, in order. The caller's transaction is touched only by the INSERT."""
         refuse_without_transaction(context, self._store)
-        batch = list(events) if self._hook is None else self._before(events)
+        batch = events if self._hook is None else self._before(events)
         if batch:
             written = self._written(batch, context)
             try:
-                await self._store.insert(context.tx, written.rows)
+                free = await self._store.insert(context.tx, written.rows)
             except Exception:
                 written.cancel(written.rows)
                 raise
             except BaseException:
                 await self._runtime.shielded(self._find_out(written, context))
                 raise
+            if free is not None:
+                written.leased_but(free)
             self._follow(written, context)
             if self._hook is not None:
                 _guarded(self._hook, "after_write", batch)
@@ -102,9 +118,9 @@ class OutboxWriter:
     def join(self, events: Sequence[EventEnvelope], context: TakesRows) -> list[str]:
         """Like `write_all`, on a transaction that takes the rows. Awaits nothing."""
         refuse_without_transaction(context, self._store)
-        batch = list(events) if self._hook is None else self._before(events)
+        batch = events if self._hook is None else self._before(events)
         if batch:
-            written = self._written(batch, context)
+            written = self._written(batch, context, with_firsts=False)
             try:
                 context.add(written.rows)
             except BaseException:
@@ -122,8 +138,9 @@ class OutboxWriter:
         _refuse_async("before_write", changed)
         return list(changed or ())
 
-    def _written(self, events: list[EventEnvelope], context: TxContext) -> Written:
-        """The rows to write: one for each event, or for each of its handlers. What has a hot slot is born leased."""
+    def _written(self, events: Sequence[EventEnvelope], context: TxContext, *, with_firsts: bool = True) -> Written:
+        """The rows to write: one for each event, or for each of its handlers. What has a hot slot is born leased; an
+        event that has to be the first of its key for that, only if the store finds that it is."""
         wanted = []
         for event in events:
             try:
@@ -134,11 +151,11 @@ class OutboxWriter:
                 if self._meter.may_say("rows_of"):
                     log.warning("who receives %r is left to its delivery: %s", event, error_text(error))
             wanted.append((event, receivers, partition_of(event.event_id if event.key is None else event.key)))
-        path, deadline = self._hot_path, 0.0
+        path, deadline, owner, lock_timeout = self._hot_path, 0.0, None, _NO_TIME
         slots: Iterator[bool] = iter(())
-        owner, lock_timeout = None, timedelta(0)
         if path is not None and path.is_active and context.observes_commit:
-            slots = iter(path.reserve([event for event, receivers, _ in wanted for _ in receivers]))
+            received = [event for event, receivers, _ in wanted for _ in receivers]
+            slots = iter(path.reserve(received, with_firsts=with_firsts))
             owner, lock_timeout, deadline = path.owner, path.lock_timeout, self._runtime.clock() + self._usable
         rows = []
         for event, receivers, partition in wanted:
@@ -163,6 +180,8 @@ class OutboxWriter:
         except Exception:
             there = ()  # the transaction is broken or gone, and the rows with it
         written.cancel(written.lose([key for key in written.keys if key not in there]))
+        if self._store.capabilities.leases_firsts:
+            written.doubt()
         if written.rows:
             self._follow(written, context)
 
@@ -176,10 +195,29 @@ class Written:
     deadline: float
     _hot_path: HotPath | None
     _hook: WriterHook | None
+    #: Rows that were born leased as the first of their keys, and those of which nobody knows whether they were.
+    _firsts: dict[RowKey, EventEnvelope] = field(default_factory=dict)
+    _doubtful: list[NewEvent] = field(default_factory=list)
 
     @property
     def keys(self) -> list[RowKey]:
         return [_key_of(row) for row in self.rows]
+
+    def leased_but(self, free: Collection[RowKey]) -> None:
+        """The store has leased these rows as they were asked for, but for some that are free."""
+        refused = [row for row in self.rows if row.owner is not None and _key_of(row) in free]
+        self.cancel(refused)
+        if refused:
+            self.rows = [replace(row, owner=None) if _key_of(row) in free else row for row in self.rows]
+        self._firsts = {_key_of(row): row.event for row in self.rows if _is_first(row)}
+        if self._firsts and self._hot_path is not None:
+            self._hot_path.expect(list(self._firsts.values()))
+
+    def doubt(self) -> None:
+        """The store did not say which rows it has leased: those that it asks about are not delivered from memory."""
+        self._doubtful = [row for row in self.rows if _is_first(row)]
+        self.cancel(self._doubtful)
+        self.rows = [replace(row, owner=None) if row in self._doubtful else row for row in self.rows]
 
     def lose(self, keys: Collection[RowKey]) -> list[NewEvent]:
         """Rows that are gone are no part of it any more."""
@@ -199,13 +237,15 @@ class Written:
         path = self._hot_path
         try:
             if path is not None:
-                hot = [
-                    Claimed(row.event, Lease(_key_of(row), row.owner, 1, self.deadline), 0, None)
-                    for row in self.rows
-                    if row.owner is not None
-                ]
-                if hot:
-                    path.fill(hot)
+                hot = self._claimed(self.rows)
+                try:
+                    if hot:
+                        path.fill(hot)
+                finally:
+                    if self._firsts:
+                        path.not_expected(list(self._firsts.values()))
+                if self._doubtful:
+                    path.give_back(self._claimed(self._doubtful))
                 if len(hot) < len(self.rows):
                     path.left_in_table([row.event for row in self.rows if row.owner is None])
         except Exception as error:
@@ -213,11 +253,21 @@ class Written:
         if self._hook is not None:
             _guarded(self._hook, "after_commit", _events_of(self.rows))
 
+    def _claimed(self, rows: Sequence[NewEvent]) -> list[Claimed]:
+        """Those that were born leased."""
+        return [
+            Claimed(row.event, Lease(_key_of(row), row.owner, 1, self.deadline), 0, None)
+            for row in rows
+            if row.owner is not None
+        ]
+
     def cancel(self, rows: Sequence[NewEvent]) -> None:
-        """Give back the slots of rows that will not be committed."""
+        """Give back the slots of rows that will not be committed, or not leased."""
         count = sum(row.owner is not None for row in rows)
         if count and self._hot_path is not None:
             self._hot_path.cancel(count)
+            if gone := [self._firsts.pop(key) for row in rows if (key := _key_of(row)) in self._firsts]:
+                self._hot_path.not_expected(gone)
 
     def _rolled_back(self, rows: Sequence[NewEvent]) -> None:
         self.cancel(rows)
@@ -229,12 +279,16 @@ def _key_of(row: NewEvent) -> RowKey:
     return RowKey(row.event.event_id, row.handler_id)
 
 
+def _is_first(row: NewEvent) -> bool:
+    return row.owner is not None and row.event.key is not None
+
+
 def _events_of(rows: Sequence[NewEvent]) -> list[EventEnvelope]:
     """The events of rows, each once."""
     return list({row.event.event_id: row.event for row in rows}.values())
 
 
-def _guarded(hook: WriterHook, phase: str, events: list[EventEnvelope]) -> None:
+def _guarded(hook: WriterHook, phase: str, events: Sequence[EventEnvelope]) -> None:
     """Run a phase of the hook that must not reach the caller."""
     if not events:
         return

@@ -56,6 +56,13 @@ class AsyncmyLink(DriverLink):
     async def run(self, sql: str, parameters: Any = None) -> QueryResult:
         return await self._result(self.raw.cursor(Cursor), sql, parameters)
 
+    async def send(self, sql: str) -> None:
+        try:
+            await self.raw.query(sql)
+        except asyncio.CancelledError:
+            self.drop()  # the reply is still on its way, and would answer the next statement
+            raise
+
     async def query(self, sql: str, parameters: Any = None) -> QueryResult:
         return await self._result(self.raw.cursor(), sql, parameters)
 
@@ -66,7 +73,7 @@ class AsyncmyLink(DriverLink):
             found = QueryResult(rows, cursor.rowcount, cursor.lastrowid)
             await cursor.close()  # which reads what is left
         except asyncio.CancelledError:
-            self.drop()  # the reply is still on its way, and would answer the next statement
+            self.drop()
             raise
         return found
 

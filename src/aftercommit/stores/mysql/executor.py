@@ -69,7 +69,7 @@ class MysqlLink:
         try:
             value = await work(LinkTx(link))
             if link.is_in_transaction:
-                await link.run("COMMIT")
+                await link.send("COMMIT")
         except BaseException as error:
             # A connection on which a rollback is in doubt is given up: a cancelled statement leaves replies unread.
             if is_in_step(error, self._driver_error) and fault_of(error, self._driver_error) is not Fault.READ_ONLY:
@@ -133,7 +133,7 @@ async def _opened(link: DriverLink, opening: Sequence[str]) -> None:
     """Run these on it; when that fails, it is closed."""
     try:
         for sql in opening:
-            await link.run(sql)
+            await link.send(sql)
     except BaseException:
         link.drop()
         raise
@@ -186,7 +186,7 @@ class OpenMysqlTransaction(LinkTx):
                 "the server has no transaction to commit: it was rolled back, or ended by a statement in it",
                 fix="do the work again; keep DDL out of transactions, it commits by itself",
             )
-        await self._link.run("COMMIT")
+        await self._link.send("COMMIT")
         await self._return()
 
     async def savepoint(self, name: str) -> None:
@@ -218,7 +218,7 @@ async def rolled_back(link: DriverLink) -> None:
     """Or closed, which is the same to the server."""
     if link.is_open:
         try:
-            await link.run("ROLLBACK")
+            await link.send("ROLLBACK")
         except BaseException as error:
             link.drop()
             if not isinstance(error, Exception):

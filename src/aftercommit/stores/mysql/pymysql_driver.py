@@ -42,6 +42,9 @@ class PymysqlLink(DriverLink):
     async def run(self, sql: str, parameters: Any = None) -> QueryResult:
         return _result(self.raw.cursor(Cursor), sql, parameters)
 
+    async def send(self, sql: str) -> None:
+        self.raw.query(sql)
+
     async def query(self, sql: str, parameters: Any = None) -> QueryResult:
         return _result(self.raw.cursor(), sql, parameters)
 

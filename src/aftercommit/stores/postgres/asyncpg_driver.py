@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import asyncpg
 
 from aftercommit.errors import OutboxError
 from aftercommit.events.claims import QueryResult
+from aftercommit.events.log import Log
+from aftercommit.events.redact import error_text
 from aftercommit.ports import Colour
 from aftercommit.stores.postgres.executor import PostgresExecutor
 from aftercommit.stores.postgres.faults import ANSWER, fault_of_ours, fault_of_state, no_answer, none_free, rolled_back
@@ -21,7 +25,12 @@ from aftercommit.stores.sql.aio import TaskTurn, cut
 from aftercommit.stores.sql.connections import PATIENCE
 from aftercommit.stores.sql.execution import Fault
 
+log = Log("aftercommit.postgres")
+
 T = TypeVar("T")
+
+_CHANGING: Final = re.compile(r"\s*(?:INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
+_RETURNING: Final = re.compile(r"\bRETURNING\b", re.IGNORECASE)
 
 #: Seconds to take leave of a server that may be gone.
 FAREWELL: Final = 1.0
@@ -74,7 +83,8 @@ class AsyncpgLink(Link):
 
     @property
     def is_begun(self) -> bool:
-        return not self.is_gone and bool(self.raw.is_in_transaction())
+        connection = getattr(self.raw, "_con", self.raw)
+        return connection is not None and not connection.is_closed() and bool(connection.is_in_transaction())
 
     @property
     def is_active(self) -> bool:
@@ -120,7 +130,14 @@ class AsyncpgLink(Link):
     async def command(self, *words: str) -> int:
         return _count_of(await self.raw.execute("; ".join(words)))
 
+    async def send(self, words: str) -> None:
+        await self.raw.execute(words)
+
     async def query(self, sql: str, parameters: Any) -> QueryResult:
+        """What returns no rows is prepared once, if the connection prepares at all: its plan has no type of rows that
+        a change of the table could make wrong. It needs parameters: without, asyncpg takes several statements."""
+        if parameters and _returns_nothing(sql):
+            return QueryResult([], _count_of(await self.raw.execute(sql, *parameters)))
         statement = await self.raw.prepare(sql, name="")
         rows = await statement.fetch(*parameters)
         return QueryResult(rows, _count_of(statement.get_statusmsg()))
@@ -149,6 +166,12 @@ class AsyncpgLink(Link):
                 cut(self.raw._transport)
 
 
+@lru_cache(maxsize=512)
+def _returns_nothing(sql: str) -> bool:
+    """Whether that is sure: a word in a literal may look like it were otherwise, which is no harm."""
+    return _CHANGING.match(sql) is not None and _RETURNING.search(sql) is None
+
+
 def _count_of(tag: str) -> int:
     """The rows of a command tag such as `INSERT 0 3`."""
     last = tag.rpartition(" ")[2]
@@ -162,6 +185,7 @@ class AsyncpgPool:
 
     def __init__(self, pool: Any) -> None:
         self.pool = pool
+        self._returning: set[asyncio.Task[None]] = set()
 
     async def take(self) -> Link:
         try:
@@ -170,7 +194,17 @@ class AsyncpgPool:
             raise none_free(self.timeout) from error
 
     async def give(self, link: Link) -> None:
-        await self.pool.release(link.raw)
+        """In the background: the pool resets a connection first, a round trip for which nobody should have to wait who
+        waits for a commit."""
+        returning = asyncio.create_task(self._give(link))
+        self._returning.add(returning)
+        returning.add_done_callback(self._returning.discard)
+
+    async def _give(self, link: Link) -> None:
+        try:
+            await self.pool.release(link.raw)
+        except Exception as error:
+            log.debug("a connection did not survive its reset, and the pool has given it up: %s", error_text(error))
 
     async def apart(self) -> Link:
         return AsyncpgLink(await self.pool._get_new_connection())  # there is no public name for that
@@ -179,7 +213,9 @@ class AsyncpgPool:
         await self.pool.expire_connections()
 
     async def close(self) -> None:
-        await self.pool.close()
+        loop = asyncio.get_running_loop()
+        if here := [each for each in self._returning if each.get_loop() is loop]:
+            await asyncio.wait(here)
 
 
 class AsyncpgListening(LoopSignal):

@@ -14,14 +14,16 @@ from aftercommit.stores.sql.statements import Dialect
 
 
 def array_literal(values: Sequence[Any]) -> str:
-    """An array as PostgreSQL reads it from text: quicker than letting psycopg dump a list."""
+    """An array as PostgreSQL reads it from text: quicker than letting a driver encode a list. Statements cast such a
+    parameter to text first, which asyncpg takes for its type."""
     try:
         # Nearly always all are texts without quotes, and one look at all of them together is enough.
         joined = '","'.join(values)
         if "\\" not in joined and joined.count('"') == 2 * (len(values) - 1):
             return f'{{"{joined}"}}'
-    except TypeError:
-        pass  # other kinds, or NULL
+    except TypeError:  # other kinds, or NULL
+        if type(values[0]) is int and all(type(value) is int for value in values):
+            return f"{{{','.join(map(str, values))}}}"
     return "{" + ",".join([_element(value) for value in values]) + "}"
 
 
@@ -61,17 +63,17 @@ PSYCOPG: Final = Dialect(
     runs=RunsByStatement,
     words={
         "held": (
-            "unnest(:event_id::text[], :handler_id::text[], :owner::text[], :epoch::integer[], :delay::bigint[],"
-            " :error::text[], :counted::integer[], :done::text[])"
+            "unnest(:event_id::text::text[], :handler_id::text::text[], :owner::text::text[], :epoch::text::integer[],"
+            " :delay::text::bigint[], :error::text::text[], :counted::text::integer[], :done::text::text[])"
             " AS held (event_id, handler_id, owner, epoch, delay, error, counted, done)"
         ),
         "held_keys": (
-            "unnest(:event_id::text[], :handler_id::text[], :owner::text[], :epoch::integer[])"
+            "unnest(:event_id::text::text[], :handler_id::text::text[], :owner::text::text[], :epoch::text::integer[])"
             " AS held (event_id, handler_id, owner, epoch)"
         ),
         "if_held_returning": "{if_held} RETURNING {table}.event_id, {table}.handler_id",
         "new_rows": (
-            f"unnest({', '.join(f':{name}::{_ELEMENTS[kind]}[]' for name, kind in PARAMETERS)})"
+            f"unnest({', '.join(f':{name}::text::{_ELEMENTS[kind]}[]' for name, kind in PARAMETERS)})"
             f" WITH ORDINALITY AS new ({', '.join(name for name, _ in PARAMETERS)}, number)"
         ),
         "now_plus": "{now} + $ * interval '1 microsecond'",
@@ -99,5 +101,5 @@ PSYCOPG: Final = Dialect(
     sqlalchemy=("postgresql",),
 )
 
-#: For asyncpg, which numbers them and takes lists.
-ASYNCPG: Final = replace(PSYCOPG, marker=lambda number: f"${number}", array=list)
+#: For asyncpg, which numbers them.
+ASYNCPG: Final = replace(PSYCOPG, marker=lambda number: f"${number}")

@@ -61,7 +61,7 @@ class PostgresExecutor:
         return await retrying(lambda: self._transact(work), self.fault_of)
 
     async def _transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        opened = await self._begun(lambda link: link.send(BEGIN))
+        opened = await self.begin(words=BEGIN)
         try:
             refuse_old_server(opened.link.version)
             value = await work(opened)
@@ -70,23 +70,20 @@ class PostgresExecutor:
             await opened.end()
         return value
 
-    async def begin(self, isolation: str | None = None) -> OpenPostgresTransaction:
-        return await self._begun(lambda link: link.begin(isolation))
-
-    async def _begun(self, begin: Callable[[Link], Coroutine[Any, Any, None]]) -> OpenPostgresTransaction:
+    async def begin(self, isolation: str | None = None, words: str | None = None) -> OpenPostgresTransaction:
         """A connection that died while it was idle is found out here, where nothing is lost yet."""
         try:
-            return await self._begun_once(begin)
+            return await self._begun(isolation, words)
         except Exception as error:
             if self.fault_of(error) is not Fault.UNREACHABLE:
                 raise
         await self._lender.check()
-        return await self._begun_once(begin)
+        return await self._begun(isolation, words)
 
-    async def _begun_once(self, begin: Callable[[Link], Coroutine[Any, Any, None]]) -> OpenPostgresTransaction:
+    async def _begun(self, isolation: str | None, words: str | None) -> OpenPostgresTransaction:
         link = await self._take()
         try:
-            await begin(link)
+            await link.send(words or link.opening(isolation))
         except BaseException:
             try:
                 await link.close()  # it may yet begin, and does not know it
@@ -139,6 +136,7 @@ class OpenPostgresTransaction:
 
     @property
     def connection(self) -> Any:
+        self.link.is_exposed = True
         return self.link.raw
 
     @property
@@ -147,27 +145,34 @@ class OpenPostgresTransaction:
         return self._is_lent and (self.link.is_begun or self.link.is_gone)
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        return await self._heard(self.link.execute(sql, parameters))
+        try:
+            return await self.link.execute(sql, parameters)
+        except Exception as error:
+            self._hear(error)
+            raise
 
     async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
-        return await self._heard(self.link.execute_many(sql, parameters))
+        return sum([await self.execute(sql, each) for each in parameters])
 
     async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
         try:
-            return await self._heard(self.link.fetch(sql, parameters))
-        except self.link.failed as error:
-            raise rolled_back() from error
+            return await self.link.fetch(sql, parameters)
+        except Exception as error:
+            self._hear(error)
+            if isinstance(error, self.link.failed):
+                raise rolled_back() from error
+            raise
 
     async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
-        return await self._heard(self.link.query(sql, parameters))
-
-    async def _heard(self, statement: Coroutine[Any, Any, T]) -> T:
-        """After a switchover the session of a former primary would take no writes for ever: nobody gets it again."""
         try:
-            return await statement
+            return await self.link.query(sql, parameters)
         except Exception as error:
-            self._is_read_only = self._is_read_only or self.link.fault_of(error) is Fault.READ_ONLY
+            self._hear(error)
             raise
+
+    def _hear(self, error: Exception) -> None:
+        """After a switchover the session of a former primary would take no writes for ever: nobody gets it again."""
+        self._is_read_only = self._is_read_only or self.link.fault_of(error) is Fault.READ_ONLY
 
     async def commit(self) -> None:
         await self.link.commit()

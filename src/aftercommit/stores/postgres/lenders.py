@@ -127,7 +127,7 @@ class GivenPool:
             await self._pool.check()
 
     async def close(self) -> None:
-        """It is the user's."""
+        await self._pool.close()
 
     def abandon(self) -> None:
         self._is_parents = True

@@ -40,8 +40,11 @@ class Link(ABC):
         self.place: Any = None
         #: How its owner's transactions begin, where the driver's connection does not know it.
         self.modes = ""
+        self._opening: str | None = None
         #: Whether it has to be restored before its owner gets it back.
         self.is_changed = False
+        #: Whether a user has been given the driver's connection.
+        self.is_exposed = False
 
     @staticmethod
     @abstractmethod
@@ -127,10 +130,16 @@ class Link(ABC):
 
     # -- transactions, and the user's statements in them
 
-    async def begin(self, isolation: str | None) -> None:
+    def opening(self, isolation: str | None) -> str:
         """As its owner's transactions begin, which is not always what the session would do by default. Of several
-        words about one thing the server takes the last."""
-        await self.send(f"BEGIN{self.modes}{modes_of(isolation)}")
+        words about one thing the server takes the last. Asked once: nobody changes it while it is lent."""
+        if self._opening is None:
+            self._opening = f"BEGIN{self._own_modes()}{self.modes}"
+        return self._opening if isolation is None else self._opening + modes_of(isolation)
+
+    def _own_modes(self) -> str:
+        """What the driver's connection keeps to itself, for a BEGIN of its own."""
+        return ""
 
     async def send(self, words: str) -> None:
         """BEGIN or ROLLBACK, which take and return nothing, in the cheapest way that the driver has."""
@@ -185,7 +194,8 @@ class Pool(Protocol):
     async def check(self) -> None:
         """A connection was found dead: look whether idle ones are, too."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Let go: one of the outbox's own is closed, a user's has all back that it has lent."""
 
 
 class Lender(Pool, Protocol):

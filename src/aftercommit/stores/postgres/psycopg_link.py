@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import psycopg
+from psycopg import generators
 from psycopg.errors import InFailedSqlTransaction, error_from_result
 from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGresult
 from psycopg.rows import tuple_row
 
 from aftercommit.errors import OutboxError
@@ -23,6 +25,10 @@ from aftercommit.stores.postgres.psycopg_listening import PsycopgListening, Thre
 from aftercommit.stores.sql.aio import TaskTurn
 from aftercommit.stores.sql.connections import ThreadTurn, Turn
 from aftercommit.stores.sql.execution import Fault
+
+#: As libpq counts them, which is what a connection answers.
+_TAKING: Final = (int(TransactionStatus.INTRANS), int(TransactionStatus.ACTIVE))
+_BEGUN: Final = (*_TAKING, int(TransactionStatus.INERROR))
 
 
 class CountingLock:
@@ -76,14 +82,13 @@ class PsycopgLink(Link):
 
     @property
     def is_begun(self) -> bool:
-        return self.raw.pgconn.transaction_status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
+        return self.raw.pgconn.transaction_status in _BEGUN
 
     @property
     def is_active(self) -> bool:
         """A transaction in which a statement has failed takes nothing more."""
-        if self.raw.closed or self.raw.pgconn.transaction_status == TransactionStatus.INERROR:
-            return False
-        return self.is_begun or not self.raw.autocommit
+        status = self.raw.pgconn.transaction_status
+        return status in _TAKING or (status == TransactionStatus.IDLE and not self.raw.autocommit)
 
     @property
     def mark(self) -> object:
@@ -131,8 +136,17 @@ class PsycopgLink(Link):
         if (waiting := self.raw.set_autocommit(False)) is not None:
             await waiting
 
+    def __init__(self, raw: Any) -> None:
+        super().__init__(raw)
+        #: Made when they are first needed, and kept: each costs a fifth of a statement. One for what has no rows, and
+        #: one as the connection makes them for its owner.
+        self._cursor: Any = None
+        self._owners: Any = None
+
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        return psycopg.Cursor(self.raw, row_factory=tuple_row).execute(sql, parameters or None).rowcount
+        cursor = self._cursor = self._cursor or psycopg.Cursor(self.raw, row_factory=tuple_row)
+        cursor.execute(sql, parameters or None)
+        return int(cursor.rowcount)
 
     async def run(self, sql: str, parameters: Sequence[object]) -> QueryResult:
         cursor = psycopg.Cursor(self.raw, row_factory=tuple_row).execute(sql, parameters or None, prepare=False)
@@ -146,22 +160,30 @@ class PsycopgLink(Link):
 
     async def send(self, words: str) -> None:
         """At a third of the cost of a cursor."""
-        result = self.raw.pgconn.exec_(words.encode())
+        self._refuse_failed(self.raw.pgconn.exec_(words.encode()))
+
+    def _refuse_failed(self, result: PGresult) -> None:
         if result.status == ExecStatus.COMMAND_OK:
             return
         if self.raw.broken:
             raise psycopg.OperationalError(result.get_error_message())
         raise error_from_result(result)
 
-    async def begin(self, isolation: str | None) -> None:
-        """psycopg keeps these to itself, for a BEGIN of its own."""
+    def _own_modes(self) -> str:
         raw = self.raw
-        own = modes_of(raw.isolation_level and raw.isolation_level.name, raw.read_only, raw.deferrable)
-        await self.send(f"BEGIN{own}{self.modes}{modes_of(isolation)}")
+        return modes_of(raw.isolation_level and raw.isolation_level.name, raw.read_only, raw.deferrable)
 
     async def query(self, sql: str, parameters: Any) -> QueryResult:
-        cursor = self.raw.execute(sql, parameters or None)
-        return QueryResult(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+        cursor = self._owners_cursor().execute(sql, parameters or None)
+        if cursor.description is None:
+            return QueryResult([], cursor.rowcount)
+        self._owners = None  # it would keep the rows
+        return QueryResult(cursor.fetchall(), cursor.rowcount)
+
+    def _owners_cursor(self) -> Any:
+        if self._owners is None or self.is_exposed:  # who has the connection may change what it makes
+            self._owners = self.raw.cursor()
+        return self._owners
 
     async def commit(self) -> None:
         if self.raw.pgconn.transaction_status == TransactionStatus.INERROR:
@@ -190,8 +212,9 @@ class AsyncPsycopgLink(PsycopgLink):
     cancellations = staticmethod(cancellations)
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        cursor = psycopg.AsyncCursor(self.raw, row_factory=tuple_row)
-        return (await heard(cursor.execute(sql, parameters or None))).rowcount
+        cursor = self._cursor = self._cursor or psycopg.AsyncCursor(self.raw, row_factory=tuple_row)
+        await heard(cursor.execute(sql, parameters or None))
+        return int(cursor.rowcount)
 
     async def run(self, sql: str, parameters: Sequence[object]) -> QueryResult:
         cursor = psycopg.AsyncCursor(self.raw, row_factory=tuple_row)
@@ -205,11 +228,19 @@ class AsyncPsycopgLink(PsycopgLink):
         return cursor.rowcount
 
     async def send(self, words: str) -> None:
-        await heard(psycopg.AsyncCursor(self.raw, row_factory=tuple_row).execute(words, prepare=False))
+        raw = self.raw
+        async with raw.lock:
+            raw.pgconn.send_query(words.encode())
+            *_, result = await heard(raw.wait(generators.execute(raw.pgconn)))
+        self._refuse_failed(result)
 
     async def query(self, sql: str, parameters: Any) -> QueryResult:
-        cursor = await heard(self.raw.execute(sql, parameters or None))
-        return QueryResult(await cursor.fetchall() if cursor.description else [], cursor.rowcount)
+        cursor = self._owners_cursor()
+        await heard(cursor.execute(sql, parameters or None))
+        if cursor.description is None:
+            return QueryResult([], cursor.rowcount)
+        self._owners = None
+        return QueryResult(await cursor.fetchall(), cursor.rowcount)
 
     def listening(self) -> PsycopgListening:
         return PsycopgListening(self, LoopSignal())

@@ -38,8 +38,8 @@ class RunsByStatement:
     _sql: Statements
     _dialect: Dialect
 
-    async def heads(self, request: HeadsRequest) -> list[Any]:
-        """The first unfinished row of each key, as `head_of` takes it."""
+    async def heads(self, request: HeadsRequest, *, is_alone: bool) -> list[Any]:
+        """The first unfinished row of each key, as `head_of` takes it; as part of somebody's transaction, or alone."""
         heads = self._sql["heads"]
         return await self._executor.fetch(heads.sql, heads.values(walk_values(request, self._dialect)), writes=False)
 
@@ -101,9 +101,9 @@ class PagedRuns(RunsByLocking):
     """For MySQL and MariaDB. There a statement can neither go from key to key nor take the first rows of each of many
     keys by index. So a walk goes by the page, and a statement has an arm for each key whose front it asks for."""
 
-    async def heads(self, request: HeadsRequest) -> list[Any]:
+    async def heads(self, request: HeadsRequest, *, is_alone: bool) -> list[Any]:
         async def work(tx: Tx) -> list[Any]:
-            walked = await self._walk(tx, request)
+            walked = await self._walk(tx, request, is_alone=is_alone)
             if not walked:
                 return []
             statement = self._sql["heads"]
@@ -113,7 +113,7 @@ class PagedRuns(RunsByLocking):
 
         return await self._executor.transact(work, writes=False)
 
-    async def _walk(self, tx: Tx, request: HeadsRequest) -> list[tuple[int, str, int]]:
+    async def _walk(self, tx: Tx, request: HeadsRequest, *, is_alone: bool) -> list[tuple[int, str, int]]:
         """The first row of each key, each page behind the last key of the one before."""
         statement, rows = self._sql["walk"], _PAGE
         heads: list[tuple[int, str, int]] = []
@@ -121,6 +121,11 @@ class PagedRuns(RunsByLocking):
         while partitions and len(heads) < request.limit:
             stretch = _ascending(partitions)
             others = tuple(stretch[1:]) or _NONE
+            # What was finished stays in the index while a transaction is open that wrote before, and each such entry
+            # costs a look at its row; but not to one who reads what is not committed. A walk only says where to claim,
+            # and claims go by what is committed.
+            if is_alone:
+                await tx.execute(self._sql["walk_freely"].sql)
             page = await tx.fetch(
                 statement.sql, statement.bind(first=stretch[0], after_key=after, others=others, rows=rows)
             )
@@ -230,13 +235,23 @@ def head_of(row: Sequence[Any]) -> Head:
 
 def run_values(request: KeyClaimRequest, dialect: Dialect) -> dict[str, object]:
     """The parameters of a claim of keys, but for those of its lease."""
-    keys: dict[str, object] = {"asked": as_group(request.keys)}
-    if dialect.array is not None:
-        keys = {
-            "partitions": dialect.array([key.partition for key in request.keys]),
-            "keys": dialect.array([key.key for key in request.keys]),
-        }
-    return {**keys, "run": request.run, "reach": REACH, "stops": request.rule.stops, "blocks": request.rule.blocks}
+    return {
+        **asked_values(request.keys, dialect),
+        "run": request.run,
+        "reach": REACH,
+        "stops": request.rule.stops,
+        "blocks": request.rule.blocks,
+    }
+
+
+def asked_values(keys: Sequence[OrderKey], dialect: Dialect) -> dict[str, object]:
+    """Keys as parameters of a statement."""
+    if dialect.array is None:
+        return {"asked": as_group(keys)}
+    return {
+        "partitions": dialect.array([key.partition for key in keys]),
+        "keys": dialect.array([key.key for key in keys]),
+    }
 
 
 class Candidate(NamedTuple):

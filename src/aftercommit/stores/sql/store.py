@@ -12,6 +12,7 @@ from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowK
 from aftercommit.events.order import Heads, HeadsRequest, KeyClaimRequest, Order
 from aftercommit.ports import AdoptedTx, Capabilities, Membership, OpenTransaction, Records, Tx, Wakeups
 from aftercommit.stores.sql.execution import Executor, Fault, explained
+from aftercommit.stores.sql.firsts import Firsts
 from aftercommit.stores.sql.membership import SqlMembership
 from aftercommit.stores.sql.records import SqlRecords
 from aftercommit.stores.sql.rows import (
@@ -42,6 +43,7 @@ class SqlStore:
 
     #: Whether `wakeups` gives something.
     wakes_others = False
+    warnings: Sequence[str] = ()
 
     def __init__(
         self,
@@ -52,7 +54,7 @@ class SqlStore:
         table: str = "outbox_event",
         schema: str | None = None,
         create_schema: bool = False,
-        delete_completed: bool = False,
+        delete_completed: bool | None = None,
         ordered: bool = False,
         on_dead: str = "block",
         serialize_keys: bool = False,
@@ -71,6 +73,7 @@ class SqlStore:
             isolations=dialect.isolations,
             serializes_keys=serialize_keys,
             keeps_order=True,
+            leases_firsts=ordered and (serialize_keys or dialect.has_one_writer),
             wakes_others=self.wakes_others,
         )
         if serialize_keys and "lock_keys" not in self._sql:
@@ -79,6 +82,7 @@ class SqlStore:
         self._changes = dialect.changes(executor, self._sql, dialect, done)
         self._runs = dialect.runs(executor, self._sql, dialect)
         self.order = Order(ordered, on_dead)
+        self._firsts = Firsts(self._sql, dialect, blocks=on_dead == "block")
         self._schema = Schema(executor, self._sql, self.names, creates=create_schema, order=self.order)
         self._table = own_table(executor, dialect, self._sql, self.names, self._schema)
         self.records: Records = SqlRecords(executor, self._sql, self._times, self._changes, self._explained)
@@ -115,7 +119,11 @@ class SqlStore:
         return self._schema.script(first, last)
 
     async def begin(self, isolation: str | None = None) -> OpenTransaction:
-        return await self._explained(self.executor.begin(isolation))
+        try:
+            return await self.executor.begin(isolation)
+        except Exception as error:
+            self._explain(error)
+            raise
 
     def outage(self, error: Exception) -> OutboxError | None:
         fault = Fault.OTHER if isinstance(error, OutboxError) else self.executor.fault_of(error)
@@ -125,37 +133,51 @@ class SqlStore:
         return self.executor.adopt(handle)
 
     async def refuse_foreign(self, handle: object, tx: AdoptedTx) -> None:
+        # Whoever is in no transaction is refused for that, and nothing may be asked on that connection.
+        if self._table.has_met(handle) or not tx.is_active:
+            return
         if not self._table.knows_itself:
             await self.open()  # our own id is read on a connection of our own
         await self._explained(self._table.refuse_foreign(handle, tx, self.where))
 
-    async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
+    async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> Collection[RowKey] | None:
         if not events:
-            return
+            return None
         try:
             if self.capabilities.serializes_keys:
                 await self._lock_keys(tx, [event.event.key for event in events])
-            rows = [insert_values(event, self._times) for event in events]
-            if len(rows) == 1:
-                statement = self._sql["insert"]
-                await tx.execute(statement.sql, statement.values(rows[0]))
-            elif (array := self.dialect.array) is not None:
-                statement = self._sql["insert_many"]
-                columns = [array(column) for column in zip(*map(statement.values, rows), strict=True)]
-                await tx.execute(statement.sql, columns)
-            else:  # in one call, which writes all or none
-                statement = self._sql["insert"]
-                await tx.execute_many(statement.sql, list(map(statement.values, rows)))
+            if self.capabilities.leases_firsts:
+                events = await self._firsts.only(tx, events)
+            await self._insert(tx, events)
         except Exception as error:
             self._explain(error)
             raise
+        if not self.capabilities.leases_firsts:
+            return None
+        return {RowKey(new.event.event_id, new.handler_id) for new in events if new.owner is None}
+
+    async def _insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
+        if len(events) == 1:
+            statement = self._sql["insert"]
+            await tx.execute(statement.sql, statement.values(insert_values(events[0], self._times)))
+            return
+        rows = [insert_values(event, self._times) for event in events]
+        if (array := self.dialect.array) is not None:
+            statement = self._sql["insert_many"]
+            columns = [array(column) for column in zip(*map(statement.values, rows), strict=True)]
+            await tx.execute(statement.sql, columns)
+        else:  # in one call, which writes all or none
+            statement = self._sql["insert"]
+            await tx.execute_many(statement.sql, list(map(statement.values, rows)))
 
     async def _lock_keys(self, tx: Tx, keys: Sequence[str | None]) -> None:
         """Before their positions are drawn."""
         named = [key for key in keys if key is not None]
         if named:
             statement = self._sql["lock_keys"]
-            await tx.fetch(statement.sql, statement.bind(table=self._table.lock_name, keys=self.dialect.list(named)))
+            # Prepared, as it has no plan that could go wrong. It waits, and so it is a statement of its own: a snapshot
+            # is older than the locks of its statement.
+            await tx.execute(statement.sql, statement.bind(table=self._table.lock_name, keys=self.dialect.list(named)))
 
     async def claim(self, request: ClaimRequest) -> Claim:
         _refuse_nobody(request.owner)
@@ -189,7 +211,7 @@ class SqlStore:
     async def heads(self, request: HeadsRequest) -> Heads:
         if not request.partitions:
             return Heads(())
-        heads = [head_of(row) for row in await self._explained(self._runs.heads(request))]
+        heads = [head_of(row) for row in await self._explained(self._runs.heads(request, is_alone=self._is_alone()))]
         return Heads(heads, heads[-1].key if len(heads) >= request.limit else None)
 
     async def claim_keys(self, request: KeyClaimRequest) -> Claim:

@@ -73,12 +73,12 @@ class OwnTable:
 
     # ------------------------------------------------------------ connections of the store's own drivers
 
+    def has_met(self, handle: object) -> bool:
+        """Whether `refuse_foreign` has let it pass before."""
+        return _lasting(handle) in self._ours
+
     async def refuse_foreign(self, handle: object, tx: AdoptedTx, where: str) -> None:
         """Asked once for each connection that can be remembered. `where` is how this database is called."""
-        # What a pool of asyncpg lends is new each time; what it stands for stays.
-        connection = getattr(handle, "_con", None) or handle
-        if connection in self._ours:
-            return
         if not self.is_own(await self._answer_of(tx)):
             raise UnsupportedTransaction(
                 f"tx is a connection to {await self._name_of(tx)}, and the outbox is in {where}: the event would not "
@@ -86,7 +86,7 @@ class OwnTable:
                 fix="use the outbox of that database; each database has its own",
             )
         with suppress(TypeError):  # some drivers' connections cannot be remembered
-            self._ours.add(connection)
+            self._ours.add(_lasting(handle))
 
     async def _answer_of(self, tx: Tx) -> list[Any]:
         if not self.fails_whole:
@@ -108,3 +108,8 @@ class OwnTable:
 
     async def _name_of(self, tx: Tx) -> str:
         return str((await tx.fetch(self._dialect.name_sql))[0][0])
+
+
+def _lasting(handle: object) -> object:
+    """What a pool of asyncpg lends is new each time; what it stands for stays."""
+    return getattr(handle, "_con", None) or handle

@@ -6,7 +6,7 @@
 -- As in `claim`, the commit does not wait for the disk.
 WITH listed AS MATERIALIZED (
   SELECT asked.number, first.place, first.position, first.is_due
-  FROM unnest(:partitions::smallint[], :keys::text[]) WITH ORDINALITY AS asked (partition_no, order_key, number)
+  FROM unnest(:partitions::text::smallint[], :keys::text::text[]) WITH ORDINALITY AS asked (partition_no, order_key, number)
   LEFT JOIN LATERAL (
     SELECT position
     FROM {table}

@@ -3,7 +3,7 @@ SELECT asked.partition_no, head.order_key,
   coalesce(dead.position < head.position, false),
   {until:seen.leased_until},
   {until:seen.due_at}
-FROM unnest(:partitions::smallint[]) WITH ORDINALITY AS asked (partition_no, number)
+FROM unnest(:partitions::text::smallint[]) WITH ORDINALITY AS asked (partition_no, number)
 CROSS JOIN LATERAL (
   WITH RECURSIVE walk AS (
     (

@@ -3,6 +3,6 @@
 SELECT pg_advisory_xact_lock(lock)
 FROM (
   SELECT DISTINCT hashtextextended(:table || ' ' || key, 0) AS lock
-  FROM unnest(CAST(:keys AS text[])) AS key
+  FROM unnest(CAST(CAST(:keys AS text) AS text[])) AS key
   ORDER BY lock
 ) AS locks

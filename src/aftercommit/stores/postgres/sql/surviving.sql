@@ -1,4 +1,4 @@
 -- Which of the rows that this transaction wrote it still has.
 SELECT event_id, handler_id
 FROM {table}
-WHERE event_id = ANY (:event_ids::text[])
+WHERE event_id = ANY (:event_ids::text::text[])

@@ -1,0 +1,12 @@
+-- Make dead rows of an event new again, of one handler or of all.
+-- KEYS: meta ids rows free order dead dead_keys dead_at
+local packed, count, at = call('HGET', ids, ARGV[1]), 0, now()
+local places = packed and unpacked(packed) or {}
+for i = 1, #places, 2 do
+  local row = read(places[i + 1])
+  if row[STATUS] == DEAD and (ARGV[2] == '0' or places[i] == ARGV[3]) then
+    replay(row, places[i + 1], at)
+    count = count + 1
+  end
+end
+return count

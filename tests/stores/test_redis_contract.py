@@ -1,0 +1,44 @@
+"""Redis keeps the contract of stores, in both colours."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from aftercommit.ports import Colour
+from aftercommit.stores.detect import open_store
+from aftercommit.testing import StoreConformance
+from tests.stores.kit import run_in
+from tests.stores.redis_kit import Keys
+
+
+class TestRedis(StoreConformance):
+    """The whole contract."""
+
+    skips_locked = False  # no transaction ever holds a row: each script is over before another begins
+
+    @pytest.fixture(params=list(Colour), ids=lambda colour: colour.value, autouse=True)
+    def database(self, request: pytest.FixtureRequest) -> Iterator[None]:
+        self.colour = request.param
+        self.keys = Keys()
+        yield
+        self.keys.close()
+
+    def make_store(self, *, table: str = "outbox_event", **options: Any) -> Any:
+        # What is done is kept, unless a test asks for the contrary: it wants to see it.
+        options = {"delete_completed": False, "table": self.keys.named(table), **options}
+        return open_store(self.keys.url, self.colour, **options)
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return run_in(self.colour, coroutine)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return self.keys.rows()
+
+    def change(self, event_id: str | None = None, **columns: Any) -> None:
+        self.keys.change(event_id, **columns)
+
+    def now(self) -> int:
+        return self.keys.now()
