@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -91,6 +92,19 @@ def without(reason: str, *, is_expected: bool = True) -> Any:
     if servers.is_ci() and is_expected:
         pytest.fail(f"{NO_SERVER}{reason}")
     pytest.skip(f"{NO_SERVER}{reason}")
+
+
+@pytest.fixture(autouse=True)
+def _logging_is_left_alone() -> Iterator[None]:
+    """A level that one test leaves behind hides the log from tests after it, which fail far from the cause."""
+    before = _logging()
+    yield
+    assert _logging() == before, "the test has changed the logging of those that follow"
+
+
+def _logging() -> tuple[object, ...]:
+    ours, root = logging.getLogger("aftercommit"), logging.getLogger()
+    return root.level, logging.root.manager.disable, ours.level, ours.disabled, ours.propagate
 
 
 @pytest.fixture(scope="session")

@@ -34,11 +34,11 @@ class Redis:
     @contextmanager
     def opened(cls) -> Iterator[Self]:
         """A new outbox until the end of the block."""
-        logging.getLogger("aftercommit").setLevel(logging.ERROR)  # how this server keeps what it has is in the facts
         place = cls.connected()
         try:
-            place.clear()
-            yield place
+            with _only_errors_logged():
+                place.clear()
+                yield place
         finally:
             place._drop(place.names)
             place._drop(place._source)
@@ -122,3 +122,15 @@ class Redis:
 
     def dead(self) -> int:
         return int(self._client.zcard(self.names["dead"]))
+
+
+@contextmanager
+def _only_errors_logged() -> Iterator[None]:
+    """How this server keeps what it has is in the facts; each outbox would warn of it again."""
+    logger = logging.getLogger("aftercommit")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
