@@ -11,6 +11,8 @@ import pytest
 from tests.promises.harness import Fleet
 from tests.promises.nursery import Nursery
 from tests.promises.ordered import OrderedFleet
+from tests.promises.sessions import kill_sessions, sessions
+from tests.promises.waiting import until
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,13 +40,23 @@ def fleet(request: pytest.FixtureRequest, nursery: Nursery, tmp_path: Path) -> I
     database = getattr(request, "param", "sqlite")
     url = None if database == "sqlite" else request.getfixturevalue(URLS[database])
     fleet = Fleet(nursery, tmp_path, database, url)
-    if url is not None:
+    if url is None:
+        yield fleet
+    else:
         fleet.table.somebody.clear()
-    yield fleet
-    if database == "redis":
-        fleet.end_processes()
-        fleet.table.somebody.clear()
+        yield from leaving_nothing(fleet)
     fleet.close()
+
+
+def leaving_nothing(fleet: Fleet) -> Iterator[Fleet]:
+    """Behind a process that was killed, a server goes on with what it was last asked for. The claim of one took the rows
+    of the next test."""
+    before = sessions(fleet.table)
+    yield fleet
+    fleet.end_processes()
+    until(lambda: not kill_sessions(fleet.table, but=before), what="the end of all that they asked for")
+    if fleet.database == "redis":
+        fleet.table.somebody.clear()
 
 
 @pytest.fixture

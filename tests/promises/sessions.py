@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from contextlib import suppress
 
 import pymysql
@@ -25,12 +26,12 @@ def sessions(table: World) -> set[int]:
     return {int(row[0]) for row in table.rows(_OTHERS[table.database])}
 
 
-def kill_sessions(table: World) -> int:
+def kill_sessions(table: World, but: Set[int] = frozenset()) -> int:
     """How many there were to be ended; one that has just gone by itself is none."""
     killed = 0
     if isinstance(table.somebody, RedisDatabase):
-        return sum(table.somebody.kill(session) for session in sessions(table))
-    for session in sessions(table):
+        return sum(table.somebody.kill(session) for session in sessions(table) - but)
+    for session in sessions(table) - but:
         with suppress(pymysql.OperationalError):  # MariaDB has no such session any more
             table.rows(_KILL[table.database].format(session))
             killed += 1

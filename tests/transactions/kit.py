@@ -37,6 +37,11 @@ def hot_count(outbox: Any) -> int:
     return engine_of(outbox).meter.counts().get("hot_enqueued", 0)
 
 
+def cold_count(outbox: Any) -> int:
+    """Events that a claim brought into the cold lane."""
+    return engine_of(outbox).meter.counts().get("cold_enqueued", 0)
+
+
 def payloads(events: list[Any]) -> list[str]:
     return sorted(event.payload_json for event in events)
 
