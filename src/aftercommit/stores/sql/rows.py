@@ -18,7 +18,8 @@ from aftercommit.events.fields import NO_HEADERS
 from aftercommit.events.order import KeyClaimRequest, OrderKey
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_NAIVE_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  (as drivers read times that are in UTC)
+#: For times in UTC that a driver reads without a zone.
+_NAIVE_EPOCH: Final = datetime(1970, 1, 1)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 _names: Final = msgspec.json.Decoder(tuple[str, ...])
