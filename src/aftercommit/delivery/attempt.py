@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context, copy_context
-from inspect import isasyncgen, isgenerator
-from typing import Any, Final
+from typing import Any
 
 from aftercommit.delivery.limits import Limiter
-from aftercommit.errors import HandlerTimeout, InvalidListener
+from aftercommit.errors import HandlerTimeout
 from aftercommit.events.claims import Claimed
 from aftercommit.events.context import EventMetadata, FailureContext, carried, restore, split
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.log import Log
-from aftercommit.events.outcome import Ok, Raised, Result, RetryAfter
+from aftercommit.events.outcome import NOTHING, Raised, Result, RetryAfter
 from aftercommit.events.payloads import PayloadTypes
 from aftercommit.events.redact import error_text
 from aftercommit.handlers.handler import Fallback
@@ -23,8 +22,6 @@ from aftercommit.meter import Meter
 from aftercommit.ports import Runtime
 
 log = Log("aftercommit.delivery")
-
-_NOTHING: Final[Result] = Ok()
 
 
 class Attempt:
@@ -37,19 +34,24 @@ class Attempt:
         self._payloads = payloads
         self._meter = meter
         self._interceptors = tuple(interceptors)
+        #: Nothing is to be done around the call itself.
+        self._is_bare = not self._interceptors and not meter.exports
 
     def handle(self, claimed: Claimed, route: Route, limiter: Limiter | None) -> Coroutine[Any, Any, Result]:
         """The whole of one attempt in one context: what `before` sets, the handler and `after` see."""
         event = claimed.event
         context = context_of(event) if event.headers or carried.get() else copy_context()
+        if route.is_plain and self._is_bare:
+            return self._runtime.call(route.functions[0], event, context=context)
         listen = self._intercepted if self._interceptors else self._listen
         return listen(claimed, route, limiter, context)
 
     async def _intercepted(self, claimed: Claimed, route: Route, limiter: Limiter | None, context: Context) -> Result:
-        event, result = claimed.event, _NOTHING
+        event = claimed.event
+        result: Result = NOTHING
         entered: list[EventInterceptor] = []
         for interceptor in self._interceptors:
-            result = await self._call(interceptor.before_dispatch, event, context=context)
+            result = await self._runtime.call(interceptor.before_dispatch, event, context=context)
             if isinstance(result, Raised):
                 break
             entered.append(interceptor)
@@ -76,15 +78,13 @@ class Attempt:
         except Exception as error:
             return Raised(error)
         arguments = (given, metadata_of(claimed, route.id)) if route.takes_metadata else (given,)
-        result = _NOTHING
+        result: Result = NOTHING
         for function in route.functions:
             started = self._runtime.clock() if self._meter.exports else 0.0
             if route.timeout is not None:
                 result = await self._timed(function, arguments, route, limiter, context)
             else:
                 result = await self._runtime.call(function, *arguments, context=context)
-                if isinstance(result, Ok) and result.value is not None:  # nearly all handlers return nothing
-                    result = _whole(function, result)
             if self._meter.exports:
                 self._meter.record("listener_duration_ms", (self._runtime.clock() - started) * 1000)
             if isinstance(result, Raised) or isinstance(result.value, RetryAfter):
@@ -100,43 +100,23 @@ class Attempt:
         context: Context,
     ) -> Result:
         if route.timeout is None or limiter is None:
-            return await self._call(function, *arguments, context=context)
-        result = _whole(
-            function,
-            await self._runtime.call(
-                function, *arguments, context=context, timeout=route.timeout, ended=limiter.came_back
-            ),
+            return await self._runtime.call(function, *arguments, context=context)
+        result = await self._runtime.call(
+            function, *arguments, context=context, timeout=route.timeout, ended=limiter.came_back
         )
         if isinstance(result, Raised) and isinstance(result.error, HandlerTimeout) and result.error.still_runs:
             limiter.left_behind()
             log.error("%s is past its timeout and still runs; nothing can end it: %s", route.id, result.error.message)
         return result
 
-    async def _call(self, function: Callable[..., object], *arguments: object, context: Context) -> Result:
-        return _whole(function, await self._runtime.call(function, *arguments, context=context))
-
     async def _after(
         self, entered: list[EventInterceptor], event: EventEnvelope, result: Result, context: Context
     ) -> None:
         error = result.error if isinstance(result, Raised) else None
         for interceptor in reversed(entered):
-            told = await self._call(interceptor.after_dispatch, event, error, context=context)
+            told = await self._runtime.call(interceptor.after_dispatch, event, error, context=context)
             if isinstance(told, Raised):
                 log.warning("an interceptor failed after %r and is ignored: %s", event, error_text(told.error))
-
-
-def _whole(function: Callable[..., object], result: Result) -> Result:
-    """A generator that came back is an error: nothing of its body has run."""
-    if isinstance(result, Raised) or result.value is None:
-        return result
-    if not (isgenerator(result.value) or isasyncgen(result.value)):
-        return result
-    return Raised(
-        InvalidListener(
-            f"{getattr(function, '__qualname__', function)!s} returned a generator, so its body has not run",
-            fix="return instead of yield",
-        )
-    )
 
 
 def context_of(event: EventEnvelope) -> Context:

@@ -28,6 +28,7 @@ from aftercommit.events.log import Log
 from aftercommit.events.names import route_name
 from aftercommit.events.outcome import (
     DONE,
+    NOTHING,
     Defer,
     Discard,
     Outcome,
@@ -173,7 +174,7 @@ class Chain:
         if not route.is_free or self.circuits.known:
             return await self._run_limited(claimed, route)
         result = await self._attempt.handle(claimed, route, None)
-        if not isinstance(result, Raised) and not isinstance(result.value, RetryAfter):
+        if result is NOTHING or (not isinstance(result, Raised) and not isinstance(result.value, RetryAfter)):
             return DONE
         return await self._after(claimed, route, (route.caller, None), result)
 

@@ -142,7 +142,8 @@ class Lanes(Generic[T]):
             if self._watched:
                 self._tell_watchers()
             return None
-        if self._room_wanted and self.cold_room >= self._room_wanted:
+        # A short look first: there is never less in the whole lane.
+        if self._room_wanted and self._cold_capacity - len(cold) >= self._room_wanted:
             with self._monitor:
                 self._tell_room()
         return item

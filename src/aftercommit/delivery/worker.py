@@ -154,19 +154,21 @@ class OutboxDispatcher:
         claimed, key = holding.claimed, holding.order_key
         if claimed is None:
             raise ValueError(f"{holding} cannot be decoded, and such a row is never offered")
-        is_late = self._runtime.clock() >= holding.lease.deadline
-        if is_late or holding.is_overtaken or (key is not None and not self._ownership.has(key)):
+        now = self._runtime.clock()
+        if now >= holding.lease.deadline or holding.is_overtaken or (key is not None and not self._ownership.has(key)):
             log.debug("%s waited in memory past its lease and is left to the table", holding)
             self._settler.add(holding, RELEASE)
             return False
-        if holding.is_suspect and not await self._may_start_suspect(holding):
-            return False
+        if holding.is_suspect:
+            if not await self._may_start_suspect(holding):
+                return False
+            now = self._runtime.clock()
         if self._is_giving_up:
             self._settler.add(holding, RELEASE)
             return False
-        holding.is_running, holding.began_at = True, self._runtime.clock()
+        holding.is_running, holding.began_at = True, now
         if self._meter.exports:
-            self._meter.record("dispatch_latency_ms", (holding.began_at - holding.since) * 1000)
+            self._meter.record("dispatch_latency_ms", (now - holding.since) * 1000)
         outcome = await self._delivery.deliver(claimed)
         holding.is_running = False
         entry = self._settler.add(holding, outcome)

@@ -138,7 +138,7 @@ class EventEnvelope(_Draft):
 
     @classmethod
     def restore(
-        cls, *, event_id: str, event_type: str, payload: Payload, content_type: str, payload_version: int,
+        cls, event_id: str, event_type: str, payload: Payload, content_type: str, payload_version: int,
         occurred_at: datetime, aggregate_type: str, aggregate_id: str | None, tenant_id: str | None, key: str | None,
         headers: Mapping[str, str], available_at: datetime | None,
     ) -> EventEnvelope:  # fmt: skip

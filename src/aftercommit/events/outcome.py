@@ -133,6 +133,10 @@ class Ok:
     value: object = None
 
 
+#: What nearly all functions return.
+NOTHING: Final = Ok()
+
+
 @dataclass(frozen=True, slots=True)
 class Raised:
     """A user's function raised; `interrupted` when close() cancelled it."""

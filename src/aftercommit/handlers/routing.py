@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from aftercommit.errors import UnroutableEvent, closest
@@ -50,6 +50,12 @@ class Route:
     supports: Supports | None = None
     #: It has neither limits nor a destination of its own.
     is_free: bool = True
+    #: One function gets the envelope and nothing else, for as long as it wants.
+    is_plain: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        has_more = self.payload is not None or self.takes_metadata or self.timeout is not None
+        object.__setattr__(self, "is_plain", len(self.functions) == 1 and not has_more)
 
     @classmethod
     def to(cls, handler: AnyHandler) -> Route:
@@ -104,6 +110,10 @@ class Router:
     def routes_of_row(self, event: EventEnvelope, handler_id: str) -> Sequence[Route]:
         """Who receives a row: the handler that it was written for, or all that match now. Raises UnroutableEvent when
         nobody here does."""
+        if not handler_id and self._answers_stay and not self._roster.handlers:  # what routes_of() would say, sooner
+            known = self._listeners.get((event.aggregate_type, event.event_type))
+            if known is not None:
+                return known[1]
         if handler_id:
             route = self.route(handler_id, event)
             routes: Sequence[Route] = () if route is None else (route,)

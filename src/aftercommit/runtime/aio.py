@@ -166,7 +166,8 @@ class AsyncioRuntime:
             is_coroutine = is_async(function)
         if not is_coroutine:
             return self._in_thread(function, arguments, context, limit)
-        coroutine, task = called_async(function, arguments), asyncio.current_task()
+        # Of this loop, which is the one that runs: to find that out costs a system call.
+        coroutine, task = called_async(function, arguments), asyncio.current_task(self._loop)
         if limit is None and task is not None and task in self._own:
             return self._in_own_task(task, coroutine, context)
         return self._as_task(coroutine, context, limit)
@@ -176,7 +177,7 @@ class AsyncioRuntime:
     ) -> Result:
         result = await self._threads.call(self._loop, lambda: context.run(called, function, arguments), limit)
         if isinstance(result, Ok) and result.value is not None and inspect.isawaitable(result.value):
-            return await self._as_task(awaited(result.value), context, limit)
+            return await self._as_task(awaited(function, result.value), context, limit)
         return result
 
     async def _in_own_task(

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context
 from typing import Any, Final, NamedTuple
 
-from aftercommit.errors import HandlerTimeout
+from aftercommit.errors import HandlerTimeout, InvalidListener
 from aftercommit.events.names import described
-from aftercommit.events.outcome import Ok, Raised, Result
+from aftercommit.events.outcome import NOTHING, Ok, Raised, Result
 from aftercommit.runtime.process import end_child, here
 
 #: Seconds that a cancelled async function gets for its clean-up before it is left behind.
@@ -27,7 +27,7 @@ def called(function: Callable[..., object], arguments: tuple[object, ...]) -> Re
     """Call a plain function. BaseException included: nothing but a Result may cross a thread or a future."""
     process = here.token
     try:
-        result: Result = Ok(function(*arguments))
+        result = returned(function, function(*arguments))
     except BaseException as error:
         result = Raised(error)
     if here.token is not process:
@@ -35,14 +35,30 @@ def called(function: Callable[..., object], arguments: tuple[object, ...]) -> Re
     return result
 
 
-async def called_async(function: Callable[..., Any], arguments: tuple[object, ...]) -> Result:
-    """Call on a running loop and await what comes back, with the same promise."""
+def returned(function: Callable[..., object], value: object) -> Result:
+    """What a function has returned. A generator is an error: nothing of its body has run."""
+    if value is None:
+        return NOTHING
+    if not (inspect.isgenerator(value) or inspect.isasyncgen(value)) or inspect.isawaitable(value):
+        return Ok(value)
+    return Raised(
+        InvalidListener(
+            f"{getattr(function, '__qualname__', function)!s} returned a generator, so its body has not run",
+            fix="return instead of yield",
+        )
+    )
+
+
+async def called_async(
+    function: Callable[..., Any], arguments: tuple[object, ...], call: Callable[..., Any] | None = None
+) -> Result:
+    """Call on a running loop and await what comes back, with the same promise; or else `call` in its place."""
     process = here.token
     try:
-        value = function(*arguments)
+        value = (call or function)(*arguments)
         while value is not None and inspect.isawaitable(value):  # a forgotten `await` must not pass for a success
             value = await value
-        result: Result = Ok(value)
+        result = returned(function, value)
     except BaseException as error:
         result = Raised(error)
     if here.token is not process:
@@ -50,9 +66,9 @@ async def called_async(function: Callable[..., Any], arguments: tuple[object, ..
     return result
 
 
-def awaited(value: Awaitable[Any]) -> Coroutine[Any, Any, Result]:
+def awaited(function: Callable[..., object], value: Awaitable[Any]) -> Coroutine[Any, Any, Result]:
     """Await what a function returned, in the same way."""
-    return called_async(lambda: value, ())
+    return called_async(function, (), lambda: value)
 
 
 class Steps:

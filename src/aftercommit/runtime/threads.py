@@ -9,9 +9,9 @@ from contextvars import Context
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aftercommit.events.outcome import Ok, Raised, Result
+from aftercommit.events.outcome import Raised, Result
 from aftercommit.ports import Colour
-from aftercommit.runtime.colours import Limit, awaited, called, called_async, is_async
+from aftercommit.runtime.colours import Limit, awaited, called, called_async, is_async, returned
 from aftercommit.runtime.handler_threads import DaemonThreads
 from aftercommit.runtime.process import boottime, end_child, here
 
@@ -115,7 +115,7 @@ class ThreadRuntime:
         if limit is None:
             process = here.token
             try:
-                result: Result = Ok(context.run(function, *arguments))
+                result = returned(function, context.run(function, *arguments))
             except BaseException as error:  # nothing but a Result may leave the call
                 result = Raised(error)
             if here.token is not process:
@@ -127,7 +127,7 @@ class ThreadRuntime:
             if is_main and isinstance(result.error, KeyboardInterrupt):
                 raise result.error  # Ctrl-C is for the program, not for the handler that happened to run
         elif result.value is not None and inspect.isawaitable(result.value):
-            return self._on_loop(awaited(result.value), context, limit)
+            return self._on_loop(awaited(function, result.value), context, limit)
         return result
 
     def _beside(self, limit: Limit, function: Callable[[], Result]) -> Result:

@@ -14,9 +14,12 @@ from aftercommit.events.claims import Claimed, ClaimRequest, DeadEvent, Lease, N
 from aftercommit.events.codec import decode_headers, encode_headers
 from aftercommit.events.columns import CLAIMED
 from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.fields import NO_HEADERS
 from aftercommit.events.order import KeyClaimRequest, OrderKey
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+#: For times in UTC that a driver reads without a zone.
+_NAIVE_EPOCH: Final = datetime(1970, 1, 1)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 _names: Final = msgspec.json.Decoder(tuple[str, ...])
@@ -39,6 +42,11 @@ def instant(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
+def in_utc(value: datetime) -> datetime:
+    """With its zone. By adding, because `replace` costs six times as much, and each event has two times."""
+    return _EPOCH + (value - _NAIVE_EPOCH)
+
+
 class Times(NamedTuple):
     """Instants as the columns of a database have them."""
 
@@ -52,7 +60,7 @@ class Times(NamedTuple):
 IN_MICROS: Final = Times(instant_to_micros, instant, -(2**62))
 
 #: The database's own type for times; read in UTC without a zone, so that no session's zone can shift them.
-IN_UTC: Final = Times(lambda value: value, lambda value: value.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC))
+IN_UTC: Final = Times(lambda value: value, in_utc, datetime.min.replace(tzinfo=UTC))
 
 
 def insert_values(new: NewEvent, times: Times) -> dict[str, object]:
@@ -127,7 +135,11 @@ def claimed_of(
     lease = Lease(RowKey(event_id, handler_id), request.owner, epoch + 1, request.deadline)
     try:
         born = times.read(created_at)
-        if bytes in map(type, (event_type, aggregate_type, aggregate_id, tenant_id, event_key, content_type)):
+        # Spelled out: each row that is delivered comes by here.
+        if (
+            type(event_type) is bytes or type(aggregate_type) is bytes or type(content_type) is bytes
+            or type(aggregate_id) is bytes or type(tenant_id) is bytes or type(event_key) is bytes
+        ):  # fmt: skip
             raise UndecodableRow("a name of the event is no text", fix="mend the row, then replay it")
         is_text = isinstance(payload, str)
         if not (payload_bytes is None if is_text else payload is None and isinstance(payload_bytes, bytes)):
@@ -136,31 +148,16 @@ def claimed_of(
                 fix="a row has text in payload, or bytes in payload_bytes",
             )
         event = EventEnvelope.restore(
-            event_id=event_id,
-            event_type=event_type,
-            payload=payload if is_text else payload_bytes,
-            content_type=content_type,
-            payload_version=payload_version,
-            occurred_at=times.read(occurred_at),
-            aggregate_type=aggregate_type,
-            aggregate_id=aggregate_id,
-            tenant_id=tenant_id,
-            key=event_key,
-            headers=decode_headers(headers) if headers else {},
-            available_at=None if scheduled_at is None else times.read(scheduled_at),
-        )
+            event_id, event_type, payload if is_text else payload_bytes, content_type, payload_version,
+            times.read(occurred_at), aggregate_type, aggregate_id, tenant_id, event_key,
+            decode_headers(headers) if headers else NO_HEADERS,
+            None if scheduled_at is None else times.read(scheduled_at),
+        )  # fmt: skip
         return Claimed(
-            event=event,
-            lease=lease,
-            position=position,
-            created_at=born,
-            attempts=attempts,
-            abandoned=abandoned,
-            done_handlers=() if done_handlers is None else _done_handlers(done_handlers),
-            is_suspect=bool(is_takeover) or abandoned > 0,
-            age=now - born,
-            order_key=order_key,
-        )
+            event, lease, position, born, attempts, abandoned,
+            () if done_handlers is None else _done_handlers(done_handlers),
+            bool(is_takeover) or abandoned > 0, now - born, order_key,
+        )  # fmt: skip
     except (UndecodableRow, TypeError, OverflowError) as error:
         return Undecodable(lease, error, order_key)
 
