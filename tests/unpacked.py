@@ -1,6 +1,7 @@
-"""MySQL from a distribution's packages, unpacked into a cache of this user: Debian's stable releases have only MariaDB.
+"""MySQL and Valkey from a distribution's packages, unpacked into a cache of this user: Debian's stable releases have
+only MariaDB and Redis.
 
-Nothing is installed and nobody needs to be root: the server runs with the loader and the libraries that were unpacked
+Nothing is installed and nobody needs to be root: a server runs with the loader and the libraries that were unpacked
 beside it. Where packages come from is what this machine's apt is set up with.
 """
 
@@ -12,28 +13,53 @@ import shutil
 import subprocess
 import tempfile
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 #: Far longer than sixty megabytes take.
 PATIENCE = 300.0
 
-#: What a server needs of all that is unpacked.
-_KEPT = ("lib", "lib64", "usr/lib", "usr/lib64", "usr/sbin", "usr/share/mysql", "usr/share/mysql-8.0")
+#: What every server needs of all that is unpacked.
+_KEPT = ("lib", "lib64", "usr/lib", "usr/lib64")
 
 
 class NotUnpacked(Exception):
     """And why."""
 
 
-def mysql_folder() -> Path:
-    """Where it is, or will be."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "aftercommit-tests" / "mysql"
+@dataclass(frozen=True)
+class Package:
+    """A server: its name here, the beginning of its package's, where its program is, and what else it needs."""
+
+    name: str
+    prefix: str
+    program: str
+    needs: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """Where it is, or will be."""
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return Path(cache) / "aftercommit-tests" / self.name
 
 
-def unpack_mysql() -> Path:
+MYSQL = Package("mysql", "mysql-server-core", "usr/sbin/mysqld", ("usr/share/mysql", "usr/share/mysql-8.0"))
+VALKEY = Package("valkey", "valkey-server", "usr/bin/valkey-server")
+
+
+def unpack(package: Package) -> list[str | Path]:
+    """How the server is called, with the loader and the libraries beside it."""
+    root = _unpacked(package)
+    loader = next(root.glob("**/ld-linux*.so.*"), None)
+    if loader is None or not (root / package.program).exists():
+        raise NotUnpacked(f"{root} holds no server that can be run; delete it")
+    libraries = os.pathsep.join(sorted({str(library.parent) for library in root.glob("**/lib*.so.*")}))
+    return [loader, "--library-path", libraries, root / package.program]
+
+
+def _unpacked(package: Package) -> Path:
     """All at once or not at all: another run may be at it."""
-    target = mysql_folder()
+    target = package.folder
     if target.exists():
         return target
     for name in ("apt-get", "dpkg-deb"):
@@ -42,9 +68,9 @@ def unpack_mysql() -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="making-") as made:
         folder = Path(made)
-        for package in _downloaded(folder):
-            _run("dpkg-deb", "-x", package, folder / "all")
-        for kept in _KEPT:
+        for file in _downloaded(package.prefix, folder):
+            _run("dpkg-deb", "-x", file, folder / "all")
+        for kept in (*_KEPT, str(Path(package.program).parent), *package.needs):
             if (folder / "all" / kept).exists() and not (folder / "all" / kept).is_symlink():
                 shutil.copytree(folder / "all" / kept, folder / "root" / kept, symlinks=True)
         with suppress(OSError):  # somebody else was quicker
@@ -52,7 +78,7 @@ def unpack_mysql() -> Path:
     return target
 
 
-def _downloaded(folder: Path) -> list[Path]:
+def _downloaded(prefix: str, folder: Path) -> list[Path]:
     """The server's package and all that it needs, whatever is installed here: for apt, nothing is."""
     for name in ("state/lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True)
@@ -67,16 +93,16 @@ def _downloaded(folder: Path) -> list[Path]:
     }
     options = [option for name, value in settings.items() for option in ("-o", f"{name}={value}")]
     options += _updated(folder, options)
-    names = _run("apt-cache", *options, "pkgnames", "mysql-server-core").split()
+    names = _run("apt-cache", *options, "pkgnames", prefix).split()
     if not names:
-        raise NotUnpacked("apt knows no package mysql-server-core")
+        raise NotUnpacked(f"apt knows no package {prefix}")
     newest = max(names, key=lambda name: [int(number) for number in re.findall(r"\d+", name)] or [1_000_000])
     _run("apt-get", *options, "--download-only", "-y", "install", newest)
     return sorted((folder / "cache" / "archives").glob("*.deb"))
 
 
 def _updated(folder: Path, options: list[str]) -> list[str]:
-    """More options with which apt knows of a MySQL. Debian has one only in its unstable suite."""
+    """More options with which apt knows of these. Debian has all of them only in its unstable suite."""
     if "ID=debian" not in Path("/etc/os-release").read_text().splitlines():
         _run("apt-get", *options, "update")
         return []

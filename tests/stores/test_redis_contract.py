@@ -1,4 +1,4 @@
-"""Redis keeps the contract of stores, in both colours."""
+"""Redis and Valkey keep the contract of stores, in both colours."""
 
 from __future__ import annotations
 
@@ -10,19 +10,25 @@ import pytest
 from aftercommit.ports import Colour
 from aftercommit.stores.detect import open_store
 from aftercommit.testing import StoreConformance
+from aftercommit.testing.claiming import ClaimingContract
+from aftercommit.testing.fleet import FleetContract
+from aftercommit.testing.heads import HeadsContract
+from aftercommit.testing.purging import PurgingContract
+from tests.redis_servers import valkey_answers
 from tests.stores.kit import run_in
 from tests.stores.redis_kit import Keys
 
 
-class TestRedis(StoreConformance):
-    """The whole contract."""
+class RedisHooks:
+    """A store on a server that others use as well."""
 
+    server = "redis_url"
     skips_locked = False  # no transaction ever holds a row: each script is over before another begins
 
     @pytest.fixture(params=list(Colour), ids=lambda colour: colour.value, autouse=True)
     def database(self, request: pytest.FixtureRequest) -> Iterator[None]:
         self.colour = request.param
-        self.keys = Keys()
+        self.keys = Keys(request.getfixturevalue(self.server))
         yield
         self.keys.close()
 
@@ -42,3 +48,24 @@ class TestRedis(StoreConformance):
 
     def now(self) -> int:
         return self.keys.now()
+
+
+class TestRedis(RedisHooks, StoreConformance):
+    """The whole contract."""
+
+
+class TestValkey(RedisHooks, ClaimingContract, PurgingContract, HeadsContract, FleetContract):
+    """Claims, order, purges and the fleet in every run; all of it in the long ones."""
+
+    server = "valkey_url"
+
+
+@pytest.mark.slow
+class TestAllOnValkey(RedisHooks, StoreConformance):
+    """The whole contract."""
+
+    server = "valkey_url"
+
+
+def test_valkey_itself_is_no_redis(valkey_url: str) -> None:
+    assert valkey_answers(valkey_url)

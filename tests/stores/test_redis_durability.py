@@ -13,6 +13,7 @@ from aftercommit.ports import Colour
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.redis import durability
 from aftercommit.testing.kit import event, insert, take
+from tests.redis_servers import PrivateValkey
 from tests.stores.kit import run_in
 from tests.stores.redis_kit import OwnServer
 from tests.support import World
@@ -164,6 +165,63 @@ def test_a_write_that_too_few_confirm_says_so_and_that_it_may_be_there(
             await insert(store, event())
         assert "may be there" in caught.value.fix
         assert len(await take(store)) == 1, "Redis takes nothing back"
+        await store.close()
+
+    run_in(colour, scenario())
+
+
+@pytest.mark.redis_settings(appendonly="yes", appendfsync="everysec")
+def test_what_is_written_is_on_disk_when_the_call_returns(private_valkey: PrivateValkey, colour: Colour) -> None:
+    """The file is synced once in a second, and the call waits for that."""
+
+    async def scenario() -> None:
+        store = open_store(f"{private_valkey.url}?durability=waitaof:1", colour)
+        await store.open()
+        assert tuple(store.warnings) == ()
+        given = event()
+        await insert(store, given)
+        assert private_valkey.ask("WAITAOF", 1, 0, 1) == [1, 0]
+        assert given.event_id.encode() in private_valkey.aof.read_bytes()
+        await store.close()
+        private_valkey.stop(immediate=True)
+        private_valkey.start()
+        assert [each.event for each in await take(store)] == [given]
+        await store.close()
+
+    run_in(colour, scenario())
+
+
+@pytest.mark.redis_settings(appendonly="yes")
+def test_a_disk_that_is_taken_away_is_noticed_by_the_write(private_valkey: PrivateValkey, colour: Colour) -> None:
+    async def scenario() -> None:
+        store = open_store(f"{private_valkey.url}?durability=waitaof:1", colour)
+        await store.open()
+        private_valkey.ask("CONFIG", "SET", "appendonly", "no")
+        with pytest.raises(StoreUnavailable, match=r"durability='waitaof:1' was not reached: .*appendonly is disabled"):
+            await insert(store, event())
+        assert len(await take(store)) == 1
+        await store.close()
+
+    run_in(colour, scenario())
+
+
+@pytest.mark.parametrize(
+    ("said", "settings", "why"),
+    [
+        ("waitaof:1", {"appendonly": "no"}, "has none \\(appendonly no\\)"),
+        ("waitaof:1:1", {"appendonly": "yes"}, "waits for 1 replicas, and .* has 0"),
+    ],
+)
+def test_a_server_that_knows_the_command_is_refused_for_what_it_lacks(
+    private_valkey: PrivateValkey, colour: Colour, said: str, settings: dict[str, str], why: str
+) -> None:
+    for setting in settings.items():
+        private_valkey.ask("CONFIG", "SET", *setting)
+
+    async def scenario() -> None:
+        store = open_store(f"{private_valkey.url}?durability={said}", colour)
+        with pytest.raises(InvalidOption, match=why):
+            await store.open()
         await store.close()
 
     run_in(colour, scenario())

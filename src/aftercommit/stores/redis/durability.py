@@ -46,15 +46,18 @@ class Durability:
         if not replies:
             return
         reply = replies[0]
-        if isinstance(reply, Exception):
-            raise reply
+        if isinstance(reply, Exception):  # it has lost its file, or its place as primary
+            raise self._not_reached(where, str(reply)) from reply
         have = tuple(reply) if isinstance(reply, list) else (reply,)
         if any(has < wants for has, wants in zip(have, self.wanted, strict=True)):
-            raise StoreUnavailable(
-                f"{where} has written it, but after {PATIENCE} ms durability={self.said!r} was not reached: "
-                f"{'/'.join(map(str, have))} instead of {'/'.join(map(str, self.wanted))}",
-                fix="check that the replicas are connected and keep up; the event may be there and be delivered",
-            )
+            counts = f"{'/'.join(map(str, have))} instead of {'/'.join(map(str, self.wanted))}"
+            raise self._not_reached(where, f"{counts} after {PATIENCE} ms")
+
+    def _not_reached(self, where: str, why: str) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"{where} has written it, but durability={self.said!r} was not reached: {why}",
+            fix="check that the replicas are connected and keep up; the event may be there and be delivered",
+        )
 
     async def look(self, link: Link, where: str, explain: Callable[[Exception], None]) -> tuple[str, ...]:
         """What people should know. Raises where the server can never do what is asked for."""
