@@ -124,6 +124,8 @@ NAMES = [
     "StoreReadOnly",
     "StoreUnavailable",
     "StoredError",
+    "StringAggregateType",
+    "StringEventType",
     "TransactionEnded",
     "TxContext",
     "Unavailable",

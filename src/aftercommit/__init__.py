@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from aftercommit.events.ids import EventId as EventId
     from aftercommit.events.names import AggregateType as AggregateType
     from aftercommit.events.names import EventType as EventType
+    from aftercommit.events.names import StringAggregateType as StringAggregateType
+    from aftercommit.events.names import StringEventType as StringEventType
     from aftercommit.events.order import BlockedKey as BlockedKey
     from aftercommit.events.order import Cluster as Cluster
     from aftercommit.events.order import ClusterMember as ClusterMember
@@ -125,7 +127,7 @@ _HOMES = {
     "events.context": ("ContextProvider", "EventMetadata", "FailureContext", "StoredError", "current_context"),
     "events.envelope": ("EventEnvelope", "EventStatus"),
     "events.ids": ("EventId",),
-    "events.names": ("AggregateType", "EventType"),
+    "events.names": ("AggregateType", "EventType", "StringAggregateType", "StringEventType"),
     "events.order": ("BlockedKey", "Cluster", "ClusterMember"),
     "events.outcome": (
         "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError", "Unavailable",
