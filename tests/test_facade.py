@@ -67,6 +67,7 @@ NAMES = [
     "EventEnvelope",
     "EventId",
     "EventInterceptor",
+    "EventListener",
     "EventMetadata",
     "EventStatus",
     "EventStore",

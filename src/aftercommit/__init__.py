@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from aftercommit.handlers.set import HandlerSet as HandlerSet
     from aftercommit.hooks import AfterCommitHook as AfterCommitHook
     from aftercommit.hooks import EventInterceptor as EventInterceptor
+    from aftercommit.hooks import EventListener as EventListener
     from aftercommit.hooks import InFlightTracker as InFlightTracker
     from aftercommit.hooks import ListenerRegistry as ListenerRegistry
     from aftercommit.hooks import MetricsExporter as MetricsExporter
@@ -138,8 +139,8 @@ _HOMES = {
     "handlers.options": ("any_event",),
     "handlers.set": ("HandlerSet",),
     "hooks": (
-        "AfterCommitHook", "EventInterceptor", "InFlightTracker", "ListenerRegistry", "MetricsExporter",
-        "OutboxPollerHandler", "WriterHook",
+        "AfterCommitHook", "EventInterceptor", "EventListener", "InFlightTracker", "ListenerRegistry",
+        "MetricsExporter", "OutboxPollerHandler", "WriterHook",
     ),
     "outbox": ("Outbox",),
     "polling.manual": ("DrainResult",),
