@@ -19,10 +19,12 @@ from aftercommit import (
     Outbox,
     OutboxConfig,
     OutboxOptions,
+    RetryPolicy,
     WriterHook,
 )
 from aftercommit.config import OPTIONS
 from aftercommit.events.durations import Duration
+from aftercommit.events.retry_settings import Retry
 from aftercommit.options import REASONS, Option, Wiring
 
 DEFAULTS: dict[str, Any] = {
@@ -342,10 +344,10 @@ def test_many_nodes_need_a_poller(kind: Any) -> None:
 
 
 def test_the_keywords_for_type_checkers_are_the_options() -> None:
-    """In the same order, each with the type of what is kept; a duration may be given in any of its forms."""
+    """In the same order, each with the type of what is kept; durations and policies may be given in any form."""
     kept = get_type_hints(OutboxConfig)
     del kept["wiring"]
-    given = {timedelta: Duration, timedelta | None: Duration | None}
+    given = {timedelta: Duration, timedelta | None: Duration | None, RetryPolicy: Retry}
     assert list(OutboxOptions.__annotations__) == list(OPTIONS)
     assert get_type_hints(OutboxOptions) == {name: given.get(hint, hint) for name, hint in kept.items()}
     assert not OutboxOptions.__required_keys__

@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from aftercommit.events.ids import EventId as EventId
     from aftercommit.events.names import AggregateType as AggregateType
     from aftercommit.events.names import EventType as EventType
+    from aftercommit.events.names import StringAggregateType as StringAggregateType
+    from aftercommit.events.names import StringEventType as StringEventType
     from aftercommit.events.order import BlockedKey as BlockedKey
     from aftercommit.events.order import Cluster as Cluster
     from aftercommit.events.order import ClusterMember as ClusterMember
@@ -88,6 +90,7 @@ if TYPE_CHECKING:
     from aftercommit.handlers.set import HandlerSet as HandlerSet
     from aftercommit.hooks import AfterCommitHook as AfterCommitHook
     from aftercommit.hooks import EventInterceptor as EventInterceptor
+    from aftercommit.hooks import EventListener as EventListener
     from aftercommit.hooks import InFlightTracker as InFlightTracker
     from aftercommit.hooks import ListenerRegistry as ListenerRegistry
     from aftercommit.hooks import MetricsExporter as MetricsExporter
@@ -125,7 +128,7 @@ _HOMES = {
     "events.context": ("ContextProvider", "EventMetadata", "FailureContext", "StoredError", "current_context"),
     "events.envelope": ("EventEnvelope", "EventStatus"),
     "events.ids": ("EventId",),
-    "events.names": ("AggregateType", "EventType"),
+    "events.names": ("AggregateType", "EventType", "StringAggregateType", "StringEventType"),
     "events.order": ("BlockedKey", "Cluster", "ClusterMember"),
     "events.outcome": (
         "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError", "Unavailable",
@@ -136,8 +139,8 @@ _HOMES = {
     "handlers.options": ("any_event",),
     "handlers.set": ("HandlerSet",),
     "hooks": (
-        "AfterCommitHook", "EventInterceptor", "InFlightTracker", "ListenerRegistry", "MetricsExporter",
-        "OutboxPollerHandler", "WriterHook",
+        "AfterCommitHook", "EventInterceptor", "EventListener", "InFlightTracker", "ListenerRegistry",
+        "MetricsExporter", "OutboxPollerHandler", "WriterHook",
     ),
     "outbox": ("Outbox",),
     "polling.manual": ("DrainResult",),

@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
 
@@ -21,6 +22,7 @@ from aftercommit.handlers.handler import Fallback
 from aftercommit.handlers.listeners import DefaultListenerRegistry
 from aftercommit.handlers.routing import Router
 from aftercommit.handlers.set import AnyHandler, HandlerSet
+from aftercommit.hooks import Listener
 from aftercommit.options import Wiring
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
@@ -105,10 +107,14 @@ class OutboxBase(HandlerSet, ABC):
 
     # ------------------------------------------------------------ registering
 
+    @overload
+    def register(self, event_type: str | Enum, listener: Listener, /) -> Self: ...
+    @overload
+    def register(self, aggregate_type: str | Enum, event_type: str | Enum, listener: Listener, /) -> Self: ...
     def register(self, *route_and_listener: Any) -> Self:
         """`register(event_type, listener)` or `register(aggregate_type, event_type, listener)`.
 
-        The listener gets the EventEnvelope and may be sync or async. One route has one listener.
+        The listener, a function or an EventListener, may be sync or async. One route has one listener.
         """
         self._refuse_receivers()
         if not hasattr(self._registry, "register"):
@@ -137,15 +143,9 @@ class OutboxBase(HandlerSet, ABC):
     def _check(self, handlers: Sequence[AnyHandler], fallbacks: Sequence[Fallback]) -> None:
         self._refuse_receivers()
         super()._check(handlers, fallbacks)
-        for handler in handlers:
-            for kind in (
-                handler.route_type if handler.is_typed else None,
-                handler.payload if handler.decodes else None,
-            ):
-                if kind is not None:
-                    self._payloads.names_for(kind)
-        for fallback in fallbacks:
-            self._payloads.names_for(fallback.payload)
+        receivers: list[AnyHandler | Fallback] = [*handlers, *fallbacks]
+        for kind in (kind for each in receivers for kind in each.payload_types):
+            self._payloads.names_for(kind)
 
     def _add(self, handlers: Sequence[AnyHandler], fallbacks: Sequence[Fallback]) -> None:
         super()._add(handlers, fallbacks)

@@ -13,6 +13,7 @@ from aftercommit.events.codec import Serializer
 from aftercommit.events.context import ContextProvider
 from aftercommit.events.durations import Duration
 from aftercommit.events.retry import DEFAULT_POLICY, RetryPolicy
+from aftercommit.events.retry_settings import Retry
 from aftercommit.hooks import EventInterceptor, InFlightTracker, ListenerRegistry, MetricsExporter, WriterHook
 from aftercommit.options import (
     ABOVE_ZERO,
@@ -20,6 +21,7 @@ from aftercommit.options import (
     DURATION,
     INTERCEPTORS,
     NAME,
+    POLICY,
     PROVIDERS,
     REASONS,
     SERIALIZERS,
@@ -58,7 +60,7 @@ class OutboxOptions(TypedDict, total=False):
     hot_queue_capacity: int
     cold_queue_capacity: int
     max_attempts: int
-    retry_policy: RetryPolicy
+    retry_policy: Retry
     drain_timeout: Duration
     hot_path: bool
     poller_enabled: bool
@@ -108,10 +110,10 @@ class OutboxConfig:
     cold_queue_capacity: int = _option(1000, COUNT, Of.DELIVERY, "events from the table that may wait in memory")
     max_attempts: int = _option(10, COUNT, Of.DELIVERY,
         "failed attempts after which an event is DEAD; a retry policy may have its own limit")
-    retry_policy: RetryPolicy = _option(DEFAULT_POLICY,
-        having("an object with `delay(attempts)` and `should_retry(error)`", "delay", "should_retry"), Of.DELIVERY,
+    retry_policy: RetryPolicy = _option(DEFAULT_POLICY, POLICY, Of.DELIVERY,
         "when to try again: after 200 ms, doubled each time, at most 60 s, times 0.5 to 1.5 at random. "
-        "Others: `Exponential`, `Fixed`, `Linear`, `Jittered`, `NoRetry`, or one of your own",
+        "Others: `Exponential`, `Fixed`, `Linear`, `Jittered`, `NoRetry`, or one of your own; "
+        "[by name](handlers.md#policies) for configuration",
         shown="`ExponentialJitter()`")
     drain_timeout: timedelta = _option(timedelta(seconds=5), DURATION, Of.DELIVERY,
         "how long `close()` lets waiting events finish")

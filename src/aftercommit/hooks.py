@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from aftercommit.events.claims import Claimed
 from aftercommit.events.envelope import EventEnvelope
 
-Listener = Callable[[EventEnvelope], object] | Callable[[EventEnvelope], Awaitable[object]]
+
+@runtime_checkable
+class EventListener(Protocol):
+    """A listener that is an object. Derive from it, or have its method: either way it is taken where a function is."""
+
+    @abstractmethod
+    def on_event(self, event: EventEnvelope) -> object:
+        """Called with each event of its route; may be `async def`. Raising is a failed attempt."""
+
+
+Listener = Callable[[EventEnvelope], object] | Callable[[EventEnvelope], Awaitable[object]] | EventListener
 
 
 @runtime_checkable

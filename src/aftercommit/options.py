@@ -10,6 +10,8 @@ from typing import Any, Final, NamedTuple
 from aftercommit.errors import InvalidOption
 from aftercommit.events.context import Providers
 from aftercommit.events.durations import duration
+from aftercommit.events.retry import RetryPolicy
+from aftercommit.events.retry_settings import policy_of
 
 
 class Wiring(Enum):
@@ -115,12 +117,21 @@ def _as_given(_: str, value: object) -> object:
     return value
 
 
+def _policy(name: str, value: Any) -> RetryPolicy:
+    return policy_of(value, name=name)
+
+
 COUNT: Final = Kind("an int of at least 1", _count)
 SWITCH: Final = Kind("`True` or `False`", _switch)
 SWITCH_OR_NONE: Final = Kind("`True`, `False` or `None`", _switch_or_none)
 DURATION: Final = Kind("a duration", lambda name, value: duration(value, name=name))
 ABOVE_ZERO: Final = Kind("a duration above zero", lambda name, value: duration(value, name=name, positive=True))
 NAME: Final = Kind("letters, digits, underscores", _as_given)
+POLICY: Final = Kind(
+    "an object with `delay(attempts)` and `should_retry(error)`, or the name of a policy, alone or with its properties",
+    _policy,
+    is_object=True,
+)
 INTERCEPTORS: Final = Kind("a list of `EventInterceptor` objects", _interceptors, is_object=True)
 PROVIDERS: Final = Kind("a list of functions", _providers, is_object=True)
 SERIALIZERS: Final = Kind("a `Serializer`, or a list of them", _as_given, is_object=True)

@@ -71,6 +71,20 @@ def test_objects_may_be_named_by_their_path(settings_of: Any) -> None:
     assert made.config.poll_interval.total_seconds() == 1
 
 
+def test_a_retry_policy_may_be_named(settings_of: Any) -> None:
+    """By its name, by its name and properties, or, as any object, by its path."""
+    named: list[tuple[Any, Any]] = [
+        ("fixed", aftercommit.Fixed()),
+        ({"policy": "fixed", "delay": "1s"}, aftercommit.Fixed("1s")),
+        ("aftercommit.NoRetry", aftercommit.NoRetry()),
+    ]
+    for given, policy in named:
+        with settings_of(AFTERCOMMIT={"default": {"retry_policy": given}}):
+            assert DjangoOutbox("default", **options_of("default")).config.retry_policy == policy
+    with settings_of(AFTERCOMMIT={"default": {"retry_policy": "fxied"}}), pytest.raises(InvalidOption, match="'fxied'"):
+        DjangoOutbox("default", **options_of("default"))
+
+
 @pytest.mark.parametrize("wrong", [{"default": 3}, ["default"], {"nowhere": {}}, {"third": {"worker_counts": 1}}])
 def test_wrong_settings_are_said_by_the_checks(wrong: Any, settings_of: Any, tmp_path: Path) -> None:
     kit.add_database("third", kit.sqlite_settings(tmp_path / "third.sqlite3"))

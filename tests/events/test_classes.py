@@ -21,6 +21,25 @@ class Customer:
     id: int
     parent: "Customer | None" = None
 
+    def ref(self) -> str:
+        return f"c{self.id}"
+
+    @classmethod
+    def kind(cls) -> str:
+        return cls.__name__
+
+    @staticmethod
+    def plain() -> str:
+        return "plain"
+
+    def failing(self) -> str:
+        raise RuntimeError("password=secret")
+
+
+class Line(TypedDict):
+    items: int
+    customer: Customer
+
 
 class Plain:
     """Says nothing of its attributes."""
@@ -54,12 +73,21 @@ def marked(key: Any = None, **marks: Any) -> Any:
         anything: Any = None
         plain: Plain | None = None
         region: str = "north"
+        data: dict[str, Any] = dataclasses.field(default_factory=dict)
+        typed: Line | None = None
+        line: Line = dataclasses.field(default_factory=lambda: Line(items=1, customer=Customer(1)))
 
         @property
         def place(self) -> Customer:
             return self.customer
 
         def method(self) -> str:
+            return "x"
+
+        def with_more(self, more: int) -> str:
+            return "x" * more
+
+        async def later(self) -> str:
             return "x"
 
     return Order
@@ -188,6 +216,26 @@ def test_a_subclass_inherits_all_but_type_and_version() -> None:
         ("anything.imag", 0),
         ("plain.hidden", "here"),
         ("customer.parent.id", 5),
+        ("#this.number", 7),
+        ("#root.customer.id", 3),
+        ("#event.place.id", 3),
+        ("method()", "x"),
+        ("#event.method()", "x"),
+        ("#event.customer.parent.ref()", "c5"),
+        ("customer.ref().upper()", "C3"),
+        ("customer.kind()", "Customer"),
+        ("customer.plain()", "plain"),
+        ("anything.bit_length()", 3),
+        ("'orders'", "orders"),
+        ('"orders"', "orders"),
+        ("data.id", 9),
+        ("data.items", "all of them"),
+        ("data['x-id']", "header"),
+        ('#event.data["x-id"]', "header"),
+        ("data.deep.id", 11),
+        ("data.deep.customer.ref()", "c12"),
+        ("typed.items", 13),
+        ("typed.customer.id", 14),
         (lambda order: f"{order.region}/{order.number}", "north/7"),
         (lambda _: "order", "order"),
         (lambda order: order.method(), "x"),
@@ -196,7 +244,9 @@ def test_a_subclass_inherits_all_but_type_and_version() -> None:
 )
 def test_a_key_is_a_path_or_a_function(getter: Any, key: Any) -> None:
     """TC-435."""
-    arguments = (7, Customer(3, Customer(5)), 7, Plain())
+    data = {"id": 9, "items": "all of them", "x-id": "header", "deep": {"id": 11, "customer": Customer(12)}}
+    typed: Line = {"items": 13, "customer": Customer(14)}
+    arguments = (7, Customer(3, Customer(5)), 7, Plain(), "north", data, typed)
     assert key_of(marked(getter)(*arguments)) == key
     assert context_of(marked(context={"k": getter})(*arguments)) == {"k": str(key)}
 
@@ -216,6 +266,31 @@ def test_a_key_that_is_not_there_is_refused_when_written(path: Any) -> None:
     """TC-437."""
     with pytest.raises(InvalidName, match=r"(?s)the key of Order .*Fix: "):
         key_of(marked(path)(7, Customer(3)))
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (
+            "customer.parent.id",
+            "the step id after customer.parent failed with AttributeError: 'NoneType' object has no",
+        ),
+        ("#event.customer.parent.ref()", r"the step ref\(\) after customer.parent failed with AttributeError"),
+        ("data.nowhere.id", "the step nowhere after data failed with KeyError: 'nowhere'"),
+        ("data['no-where']", r"the step \['no-where'\] after data failed with KeyError"),
+        ("data.deep['a'].b", r"the step b after data.deep\['a'\] failed with AttributeError: 'int' object"),
+        ("customer.failing()", r"the step failing\(\) after customer failed with RuntimeError: password=\*\*\*"),
+        ("plain.hidden", "the step hidden after plain failed"),
+    ],
+)
+def test_a_way_that_leads_nowhere_says_at_which_step(path: str, said: str) -> None:
+    """TC-437."""
+    order = marked(path, context={"c": path})(7, Customer(3), data={"deep": {"a": 1}})
+    with pytest.raises(InvalidName, match=said) as caught:
+        key_of(order)
+    assert repr(path) in caught.value.message
+    with pytest.raises(InvalidHeaders, match=said):
+        context_of(order)
 
 
 @pytest.mark.parametrize(
@@ -245,10 +320,33 @@ async def later(order: Any) -> str:
         ("region.code", "str has no attribute 'code'"),
         ("method", "'method' of Order is a method"),
         ("region.upper", "'upper' of str is a method"),
-        ("method()", "is no attribute path"),
         ("", "is no attribute path"),
-        ("customer..id", "is no attribute path"),
-        ("#this.number", "is no attribute path"),
+        ("customer..id", "is no attribute path: it cannot be read from '.id' on"),
+        ("customer.", "is no attribute path"),
+        (".customer", "is no attribute path"),
+        ("customer id", "is no attribute path: it cannot be read from ' id' on"),
+        ("#event", "is no attribute path: it ends there"),
+        ("#event number", "is no attribute path"),
+        ("#number", "is no attribute path: it begins with #number"),
+        ("#", "begins with #"),
+        ("@bean.id", "is no attribute path"),
+        ("T(java.lang.Runtime).exec()", "is no attribute path"),
+        ("with_more(3)", "cannot be read from '\\(3\\)' on"),
+        ("method()()", "is no attribute path"),
+        ("number + 1", "is no attribute path"),
+        ("7", "names '7'"),
+        ("customer.__class__", "names '__class__'"),
+        ("__class__.mro()", "names '__class__'"),
+        ("customer.__init__()", "names '__init__'"),
+        ("''", "is no attribute path"),
+        ("with_more()", "'with_more' of Order takes arguments, so 'with_more\\(\\)' cannot call it"),
+        ("later()", "'later' of Order is async"),
+        ("mehtod()", "Order has no attribute 'mehtod'"),
+        ("customer.rfe()", "Customer has no attribute 'rfe'"),
+        ("region()", "'region' of Order is no method"),
+        ("customer['id']", "Customer has no keys"),
+        ("line.ietms", "Line has no attribute 'ietms'.*it has items, customer"),
+        ("line['ietms']", "Line has no attribute 'ietms'"),
         (7, "of Order is 7"),
         (later, "of Order is later"),
         (lambda: 1, "of Order is .*<lambda>"),

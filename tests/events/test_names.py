@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from enum import Enum, IntEnum, StrEnum
 from uuid import UUID
 
@@ -9,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aftercommit import AggregateType, DuplicateListener, EventEnvelope, EventType, InvalidName
+from aftercommit import (
+    AggregateType,
+    DuplicateListener,
+    EventEnvelope,
+    EventType,
+    InvalidName,
+    StringAggregateType,
+    StringEventType,
+)
 from aftercommit.events.names import GLOBAL, name_of, plain, shown, text_of
 from aftercommit.handlers.listeners import DefaultListenerRegistry
 
@@ -189,7 +198,9 @@ def test_an_int_that_is_too_long_is_refused_like_a_text(field, limit, digits):
 # --- EventType and AggregateType
 
 
-@pytest.mark.parametrize("kind", [EventType, AggregateType])
+@pytest.mark.parametrize(
+    "kind", [EventType, AggregateType, StringEventType, StringAggregateType, StringEventType.of, StringAggregateType.of]
+)
 def test_a_type_is_a_string_with_a_name(kind):
     """TC-028, TC-029, TC-032."""
     one, same, other = kind("OrderPlaced"), kind("OrderPlaced"), kind("OrderPaid")
@@ -203,7 +214,10 @@ def test_a_type_is_a_string_with_a_name(kind):
     assert kind(Mixed.ORDER_PLACED) == kind(one.__class__("order.placed"))
 
 
-@pytest.mark.parametrize(("kind", "limit"), [(EventType, 128), (AggregateType, 64)])
+@pytest.mark.parametrize(
+    ("kind", "limit"),
+    [(EventType, 128), (AggregateType, 64), (StringEventType.of, 128), (StringAggregateType.of, 64)],
+)
 @pytest.mark.parametrize("name", [None, "", 7, "a\x00"], ids=repr)
 def test_a_type_is_checked_like_any_name(kind, limit, name):
     """TC-030, TC-032."""
@@ -213,6 +227,46 @@ def test_a_type_is_checked_like_any_name(kind, limit, name):
 
 def test_the_aggregate_type_of_an_event_that_names_none():
     assert AggregateType.GLOBAL == GLOBAL == "__GLOBAL__" == event().aggregate_type
+    assert isinstance(AggregateType.GLOBAL, AggregateType)
+    assert (AggregateType.GLOBAL.name, str(AggregateType.GLOBAL)) == ("__GLOBAL__", "__GLOBAL__")
+    assert type(event(aggregate_type=AggregateType.GLOBAL).aggregate_type) is str
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "kind"), [(StringEventType.of("Placed"), EventType), (StringAggregateType.of("Placed"), AggregateType)]
+)
+def test_a_dynamic_type_is_a_type_and_the_same_as_its_name(dynamic, kind):
+    """TC-028, TC-029: whichever way the name was said."""
+    assert isinstance(dynamic, kind)
+    assert dynamic == kind("Placed") == "Placed"
+    assert {dynamic, kind("Placed"), "Placed"} == {"Placed"}
+    assert copy.deepcopy(dynamic) == dynamic
+    assert type(event(event_type=dynamic).event_type) is str
+    assert type(event(aggregate_type=dynamic).aggregate_type) is str
+
+
+class Kinds(EventType, Enum):
+    PLACED = "order.placed"
+
+
+class Aggregates(AggregateType, Enum):
+    ORDER = "Order"
+
+
+def test_an_enum_may_be_made_of_types():
+    assert (Kinds.PLACED.name, Aggregates.ORDER.name) == ("order.placed", "Order")
+    made = event(event_type=Kinds.PLACED, aggregate_type=Aggregates.ORDER)
+    assert (made.event_type, made.aggregate_type) == ("order.placed", "Order")
+
+
+def test_all_ways_to_name_a_route_are_one():
+    registry = DefaultListenerRegistry().register(StringAggregateType.of("Order"), StringEventType.of("Placed"), print)
+    registry.register(AggregateType.GLOBAL, "Placed", repr)
+
+    assert registry.listener_for("Order", "Placed") is print
+    assert registry.listener_for(AggregateType.GLOBAL.name, StringEventType.of("Placed").name) is repr
+    with pytest.raises(DuplicateListener):
+        registry.register("Placed", print)
 
 
 def test_an_enum_and_its_name_are_one_route():

@@ -279,7 +279,7 @@ def test_a_handler_for_a_class_may_take_its_base_or_the_envelope(handlers: Any) 
     ("options", "message"),
     [
         ({"retry": Fixed}, "no retry policy"),
-        ({"retry": "exponential"}, "no retry policy"),
+        ({"retry": "exponentail"}, "no policy 'exponentail'"),
         ({"timeout": 0}, "timeout"),
         ({"timeout": "soon"}, "timeout"),
         ({"timeout": timedelta(-1)}, "timeout"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from enum import Enum, StrEnum
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,12 +16,14 @@ from aftercommit import (
     DefaultListenerRegistry,
     DuplicateListener,
     EventEnvelope,
+    EventListener,
     EventType,
     InvalidListener,
     InvalidName,
     ListenerRegistry,
     MultiListenerRegistry,
 )
+from aftercommit.handlers.listeners import called
 from tests.support import Collector, World
 
 
@@ -157,6 +161,140 @@ def test_what_cannot_be_called_is_refused(register: Callable[[Any], Any], never:
     """TC-225"""
     with pytest.raises(InvalidListener, match="cannot be called"):
         register(never)
+
+
+# ---------------------------------------------------------------- listeners that are objects
+
+
+class Heard(EventListener):
+    """Of either colour: what `colour` makes of a function."""
+
+    def __init__(self, seen: Collector, colour: Callable[..., Any]) -> None:
+        self.seen = seen
+        self._hear = colour(self._add)
+
+    def _add(self, event: EventEnvelope) -> None:
+        self.seen.add((event.event_type, event.payload_json))
+        if event.payload_json == '"fail"':
+            raise ValueError("deliberate")
+
+    def on_event(self, event: EventEnvelope) -> object:
+        return self._hear(event)
+
+
+class Structural:
+    """Has the method, and derives from nothing."""
+
+    def __init__(self, seen: Collector) -> None:
+        self.seen = seen
+
+    async def on_event(self, event: EventEnvelope) -> None:
+        self.seen.add((event.event_type, event.payload_json))
+
+    def __call__(self, event: EventEnvelope) -> None:
+        raise AssertionError("on_event goes first")
+
+
+def test_an_object_hears_events_like_a_function(world: World, colour: Callable[..., Any]) -> None:
+    """H4: DONE when on_event returns, counted when it raises; by aggregate type, and beside functions."""
+
+    async def scenario() -> None:
+        seen, outbox = Collector(), world.outbox(max_attempts=1)
+        outbox.register("Created", Heard(seen, colour))
+        outbox.register("User", "Created", Structural(seen))
+        outbox.register("Plain", colour(lambda event: seen.add((event.event_type, event.payload_json))))
+        async with outbox.transaction():
+            await outbox.write("Created", "1")
+            await outbox.write("Created", "2", aggregate_type="User")
+            await outbox.write("Plain", "3")
+            await outbox.write("Created", '"fail"')
+        await outbox.drain()
+        assert seen == [("Created", "1"), ("Created", "2"), ("Plain", "3"), ("Created", '"fail"')]
+        assert [(row["status"], row["attempts"]) for row in world.rows()] == [(1, 0), (1, 0), (1, 0), (3, 1)]
+        assert "deliberate" in world.rows()[-1]["last_error"]
+
+    world.run(scenario)
+
+
+def test_an_object_hears_events_after_their_commit(world: World, colour: Callable[..., Any]) -> None:
+    async def scenario() -> None:
+        seen, outbox = Collector(), world.outbox()
+        outbox.register("Created", Heard(seen, colour))
+        await outbox.start()
+        async with outbox.transaction():
+            await outbox.write("Created", "1")
+        await seen.reach(1)
+        await world.until_settled(1)
+
+    world.run(scenario)
+
+
+def test_an_object_may_be_one_of_several_and_come_from_a_registry_of_ones_own(
+    world: World, colour: Callable[..., Any]
+) -> None:
+    async def scenario() -> None:
+        seen = Collector()
+
+        class Own:
+            def listener_for(self, aggregate_type: str, event_type: str) -> Any:
+                return [Heard(seen, colour), Structural(seen)] if event_type == "Both" else Structural(seen)
+
+        several = MultiListenerRegistry().register("Both", Heard(seen, colour)).register_all(Structural(seen))
+        for table, registry in (("one_event", several), ("two_event", Own())):
+            outbox = world.outbox(listener_registry=registry, table=table)
+            async with outbox.transaction():
+                await outbox.write("Both", "1")
+                await outbox.write("Other", "2")
+            await outbox.drain()
+        assert seen == [("Both", "1"), ("Both", "1"), ("Other", "2")] * 2
+
+    world.run(scenario)
+
+
+def test_a_registry_gives_back_the_object_that_it_got() -> None:
+    listener = Structural(Collector())
+    assert DefaultListenerRegistry().register("Created", listener).listener_for("__GLOBAL__", "Created") is listener
+    assert isinstance(listener, EventListener)
+
+
+def test_a_mock_stands_for_a_function_unless_it_stands_for_a_listener() -> None:
+    function, listener = Mock(), Mock(spec=EventListener)
+    assert called(function) is function
+    assert called(listener) is listener.on_event
+
+
+class Yielding:
+    def on_event(self, event: EventEnvelope) -> Iterator[None]:
+        yield
+
+
+class Without:
+    on_event = None
+
+
+@pytest.mark.parametrize("register", REGISTER)
+@pytest.mark.parametrize(
+    ("wrong", "said", "fix"),
+    [
+        (Structural, "Structural is a class", r"register Structural\(…\)"),
+        (Yielding(), "is a generator", "return instead of yield"),
+        (Without(), "cannot be called", "function"),
+    ],
+)
+def test_an_object_that_would_hear_nothing_is_refused(
+    register: Callable[[Any], Any], wrong: Any, said: str, fix: str
+) -> None:
+    with pytest.raises(InvalidListener, match=said) as caught:
+        register(wrong)
+    assert re.search(fix, caught.value.fix)
+
+
+def test_a_listener_without_its_method_cannot_be_made() -> None:
+    class Misspelt(EventListener):
+        def on_evnet(self, event: EventEnvelope) -> None: ...
+
+    with pytest.raises(TypeError, match="on_event"):
+        Misspelt()  # type: ignore[abstract]
 
 
 # ---------------------------------------------------------------- several listeners

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from aftercommit import InvalidPayload, InvalidPayloadType, NotAwaited, NotInTransaction, any_event, outbox_event
+from aftercommit import (
+    EventMetadata,
+    InvalidHeaders,
+    InvalidPayload,
+    InvalidPayloadType,
+    NotAwaited,
+    NotInTransaction,
+    any_event,
+    outbox_event,
+)
 from tests.support import World
 
 
@@ -43,6 +52,46 @@ def test_published_events_are_written_delivered_and_passed_on(world: World) -> N
         await outbox.drain()
         assert seen == [(role, Placed(number)) for role in ("subscriber", "handler") for number in (1, 2, 3)]
         assert world.statuses() == [1, 1, 1]
+
+    world.run(scenario)
+
+
+@dataclasses.dataclass
+class Parcel:
+    number: int
+
+    def ref(self) -> str:
+        return f"parcel-{self.number}"
+
+
+@outbox_event(key="#event.parcel.ref()", context={"n": "#this.parcel.number", "to": "extras.city", "from": "'here'"})
+@dataclasses.dataclass
+class Sent:
+    parcel: Parcel
+    extras: dict[str, str]
+
+
+def test_key_and_context_may_be_expressions(world: World) -> None:
+    """H5, TC-435, TC-438, TC-439: in the row and in the handler, by write() and by publish()."""
+
+    async def scenario() -> None:
+        outbox, seen = world.outbox(), []
+
+        @outbox.handler
+        def handle(event: Sent, meta: EventMetadata) -> None:
+            seen.append((meta.key, dict(meta.context)))
+
+        async with outbox.transaction():
+            await outbox.write(Sent(Parcel(1), {"city": "Rome"}))
+            await outbox.publish(Sent(Parcel(2), {"city": "Oslo"}))
+            with pytest.raises(InvalidHeaders, match="the step city after extras failed with KeyError"):
+                await outbox.write(Sent(Parcel(3), {}))
+        assert [row["event_key"] for row in world.rows()] == ["parcel-1", "parcel-2"]
+        await outbox.drain()
+        assert seen == [
+            ("parcel-1", {"n": "1", "to": "Rome", "from": "here"}),
+            ("parcel-2", {"n": "2", "to": "Oslo", "from": "here"}),
+        ]
 
     world.run(scenario)
 

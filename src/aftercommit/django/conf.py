@@ -55,8 +55,8 @@ def _given() -> Mapping[str, Any]:
 def _loaded(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_loaded(each) for each in value]
-    if not isinstance(value, str):
-        return value
+    if not isinstance(value, str) or "." not in value:
+        return value  # the name of a retry policy has no dots, and paths have
     try:
         found = import_string(value)
     except ImportError as error:

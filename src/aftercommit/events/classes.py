@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
-from inspect import iscoroutinefunction, isroutine, signature
-from operator import attrgetter
-from typing import Any, TypeVar, get_type_hints, is_typeddict, overload
+from inspect import iscoroutinefunction, signature
+from typing import Any, TypeVar, is_typeddict, overload
 from uuid import UUID
-
-import msgspec
 
 from aftercommit.errors import InvalidEvent, InvalidHeaders, InvalidName, InvalidPayloadType
 from aftercommit.events.codec import Serializer
+from aftercommit.events.expressions import getter_of
 from aftercommit.events.fields import version_of
 from aftercommit.events.names import described, name_of
 from aftercommit.events.redact import error_text
 
 C = TypeVar("C", bound=type)
 
-#: An attribute path such as "order.id", or a function of the object.
+#: An expression such as "order.id" or "#event.order.ref()", or a function of the object.
 Getter = str | Callable[[Any], Any]
 
 #: In the class's own namespace, so that it outlives the copy that dataclass(slots=True) and attrs make of a class.
@@ -66,8 +63,9 @@ def outbox_event(
 ) -> Any:
     """Say how objects of a class are written: under which type, with which key and context, in which format.
 
-    `key` and the values of `context` are attribute paths ("order.id") or functions of the object; both are checked
-    here, against the class. `publish()` writes objects of marked classes, and of their subclasses, to the outbox.
+    `key` and the values of `context` are expressions ("order.id", "#event.order.ref()") or functions of the object;
+    both are checked here, against the class. `publish()` writes objects of marked classes, and of their subclasses, to
+    the outbox.
 
     >>> @outbox_event(type="order.placed", key="order_id")
     ... class OrderPlaced:
@@ -189,7 +187,7 @@ def _entry(kind: type, name: str, getter: Getter) -> Callable[[Any], str]:
 
 def _function(kind: type, getter: Any, what: str) -> Callable[[Any], Any]:
     if isinstance(getter, str):
-        return _path_getter(kind, getter)
+        return getter_of(kind, getter)
     if not callable(getter) or iscoroutinefunction(getter) or not _takes_one(getter):
         raise InvalidPayloadType(
             f"{what} of {kind.__name__} is {_shown(getter)}",
@@ -231,72 +229,3 @@ def _refuse_on_dicts(kind: type, **declared: object) -> None:
             f"{kind.__name__} is a TypedDict, whose objects are plain dicts, so {', '.join(given)} would never be used",
             fix="declare only type and version, or use a dataclass",
         )
-
-
-def _path_getter(kind: type, path: str) -> Callable[[Any], Any]:
-    """Takes the value at a path such as "order.id" out of an object. The path is checked here, against the class; steps
-    whose type is not known are left to the day."""
-    owner: type | None = kind
-    for step in path.split("."):
-        if not step.isidentifier():
-            raise InvalidPayloadType(
-                f"{path!r} is no attribute path", fix='name attributes, as in "order.id", or pass a function'
-            )
-        if owner is not None:
-            owner = _type_of(owner, step, path)
-    return attrgetter(path)
-
-
-def _type_of(owner: type, step: str, path: str) -> type | None:
-    """The class of an attribute, None when nothing says so. Refuses an attribute that is not there."""
-    member = getattr(owner, step, None)
-    if isroutine(member):
-        raise InvalidPayloadType(
-            f"{step!r} of {owner.__name__} is a method, so {path!r} would not give its result",
-            fix="make it a property, or pass a function: lambda event: …",
-        )
-    if not hasattr(owner, step) and step not in set(_names(owner)):
-        if not _is_closed(owner):
-            return None
-        raise InvalidPayloadType(
-            f"{owner.__name__} has no attribute {step!r}, as in {path!r}; it has {', '.join(_names(owner)) or 'none'}",
-            fix="name an attribute that it has, or pass a function",
-        )
-    return _hint(member.fget, "return") if isinstance(member, property) else _hint(owner, step)
-
-
-def _names(kind: type) -> Iterator[str]:
-    """Attributes that objects of the class will have, as far as the class says."""
-    for base in reversed(kind.__mro__):
-        yield from (name for name in _annotations(base) if not name.startswith("__"))
-    yield from (attribute.name for attribute in getattr(kind, "__attrs_attrs__", ()))
-
-
-def _annotations(kind: type) -> Any:
-    if sys.version_info >= (3, 14):
-        from annotationlib import Format, get_annotations  # noqa: PLC0415
-
-        return get_annotations(kind, format=Format.FORWARDREF)  # a name that is defined later is no error
-    return vars(kind).get("__annotations__", {})
-
-
-def _is_closed(kind: type) -> bool:
-    """Whether the class says all its attributes: a plain one may set more of them in __init__ or __getattr__."""
-    if hasattr(kind, "__getattr__") and not hasattr(kind, "model_fields"):
-        return False
-    return (
-        kind.__module__ == "builtins"
-        or bool(_annotations(kind))
-        or is_dataclass(kind)
-        or issubclass(kind, msgspec.Struct)
-        or hasattr(kind, "__attrs_attrs__")
-        or hasattr(kind, "model_fields")
-    )
-
-
-def _hint(owner: Any, name: str) -> type | None:
-    try:
-        hint = get_type_hints(owner).get(name)
-    except Exception:  # a name that is not defined yet, or not here
-        return None
-    return hint if isinstance(hint, type) and hint is not object else None

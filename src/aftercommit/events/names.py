@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Final
+from typing import ClassVar, Final, Self
 from uuid import UUID
 
 from aftercommit.errors import InvalidName
@@ -22,26 +22,47 @@ class EventType(str):
 
     __slots__ = ()
 
-    def __new__(cls, name: str | Enum) -> EventType:
+    def __new__(cls, name: str | Enum) -> Self:
         return super().__new__(cls, name_of(name, "event_type", 128))
 
     @property
     def name(self) -> str:
-        return str(self)
+        return plain(self)
+
+
+class StringEventType(EventType):
+    """A kind of event whose name is known at run time only: `StringEventType.of("UserCreated")`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, name: str) -> Self:
+        return cls(name)
 
 
 class AggregateType(str):
     """The name of a kind of aggregate. Strings and Enum members do as well wherever one is taken."""
 
     __slots__ = ()
-    GLOBAL: Final = GLOBAL
+    #: That of an event that names none.
+    GLOBAL: ClassVar[AggregateType]
 
-    def __new__(cls, name: str | Enum) -> AggregateType:
+    def __new__(cls, name: str | Enum) -> Self:
         return super().__new__(cls, name_of(name, "aggregate_type", 64))
 
     @property
     def name(self) -> str:
-        return str(self)
+        return plain(self)
+
+
+class StringAggregateType(AggregateType):
+    """A kind of aggregate whose name is known at run time only: `StringAggregateType.of("User")`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, name: str) -> Self:
+        return cls(name)
 
 
 def route_name(aggregate_type: str, event_type: str) -> str:
@@ -123,3 +144,6 @@ def _checked_text(text: str, field: str, limit: int) -> str:
             f"{field} {text!r} has a NUL or a lone surrogate, which databases refuse", fix=f"clean {field} first"
         )
     return text
+
+
+AggregateType.GLOBAL = AggregateType(GLOBAL)

@@ -55,7 +55,7 @@ class Exponential(RetryRules):
 
     def __init__(
         self,
-        initial: Duration = "200ms",
+        initial: Duration = "1s",
         maximum: Duration = "60s",
         multiplier: float = 2,
         **rules: Unpack[RuleOptions],
@@ -110,7 +110,7 @@ class Fixed(RetryRules):
     #: The constructor says `delay`, which is the name of the method here.
     wait: timedelta = field(metadata={"shown_as": "delay"})
 
-    def __init__(self, delay: Duration, **rules: Unpack[RuleOptions]) -> None:
+    def __init__(self, delay: Duration = "5s", **rules: Unpack[RuleOptions]) -> None:
         RetryRules.__init__(self, **rules)
         fill(self, wait=wait_of(delay, name="delay"))
 
@@ -130,7 +130,13 @@ class Linear(RetryRules):
     increment: timedelta
     maximum: timedelta
 
-    def __init__(self, initial: Duration, increment: Duration, maximum: Duration, **rules: Unpack[RuleOptions]) -> None:
+    def __init__(
+        self,
+        initial: Duration = "1s",
+        increment: Duration = "1s",
+        maximum: Duration = "60s",
+        **rules: Unpack[RuleOptions],
+    ) -> None:
         RetryRules.__init__(self, **rules)
         first, most = range_of(initial, maximum, name="initial")
         fill(self, initial=first, increment=wait_of(increment, name="increment"), maximum=most)
@@ -148,7 +154,7 @@ class Linear(RetryRules):
 class Jittered(RetryRules):
     """Spreads another policy's waits by up to `jitter` either way, never below zero.
 
-    The limit and the rules are those of the other policy, unless given here.
+    The other one is `Exponential()` unless given; the limit and the rules are its own, unless given here.
 
     >>> Jittered(Fixed("5s"), jitter="2s", random=lambda: 0.0).delay(1)
     datetime.timedelta(seconds=3)
@@ -160,14 +166,14 @@ class Jittered(RetryRules):
 
     def __init__(
         self,
-        policy: RetryPolicy,
-        jitter: Duration,
+        policy: RetryPolicy | None = None,
+        jitter: Duration = "500ms",
         *,
         random: Callable[[], float] = uniform,
         **rules: Unpack[RuleOptions],
     ) -> None:
-        # A class has the methods too, and would fail only when the first event does.
-        if isinstance(policy, type) or not isinstance(policy, RetryPolicy):
+        policy = Exponential() if policy is None else policy
+        if not is_policy(policy):
             raise InvalidOption(
                 f"policy={policy!r} is not a retry policy.",
                 fix="Pass an object with delay(attempts) and should_retry(error), such as Fixed('5s').",
@@ -208,6 +214,11 @@ class NoRetry(RetryRules):
 
     def should_retry(self, error: BaseException) -> bool:
         return False
+
+
+def is_policy(value: object) -> bool:
+    """A class has the methods too, and would fail only when the first event does."""
+    return not isinstance(value, type) and isinstance(value, RetryPolicy)
 
 
 def delay_of(policy: RetryPolicy, attempts: int) -> timedelta:

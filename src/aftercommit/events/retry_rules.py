@@ -11,8 +11,33 @@ from typing import TypeAlias, TypedDict
 from aftercommit.errors import InvalidOption
 from aftercommit.events.durations import Duration, duration, text_of
 
-#: A class of errors, or a question about the error itself.
-Rule: TypeAlias = type[BaseException] | Callable[[BaseException], bool]
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A class of errors by its name, bare or with its module, as configuration says it. Nothing is imported by it."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if not all(part.isidentifier() for part in self.name.split(".")):
+            raise InvalidOption(
+                f"{self.name!r} is not the name of an exception class.",
+                fix='Pass its name, bare or with its module: "TimeoutError", "shop.errors.Fatal".',
+            )
+
+    def meets(self, error: BaseException) -> bool:
+        """Whether the error is of a class of this name, or of a subclass of one."""
+        return any(
+            self.name in (kind.__name__, kind.__qualname__, f"{kind.__module__}.{kind.__qualname__}")
+            for kind in type(error).__mro__
+        )
+
+    def __repr__(self) -> str:
+        return repr(self.name)
+
+
+#: A class of errors, also by its name, or a question about the error itself.
+Rule: TypeAlias = type[BaseException] | Named | Callable[[BaseException], bool]
 Errors: TypeAlias = Rule | tuple[Rule, ...]
 
 #: No event waits longer for its retry. Far above any sensible wait, far below what a database's time can hold.
@@ -65,6 +90,8 @@ def allows(error: BaseException, *, retry_on: tuple[Rule, ...], give_up_on: tupl
 
 def _meets(rule: Rule, error: BaseException, family: list[BaseException]) -> bool:
     """A class meets any of the family; a function is asked for the error itself and looks further if it likes."""
+    if isinstance(rule, Named):
+        return any(map(rule.meets, family))
     if isinstance(rule, type):
         return any(isinstance(member, rule) for member in family)
     return bool(rule(error))
@@ -136,7 +163,11 @@ def _limit(max_attempts: object) -> int | None:
 def _rules(errors: object, *, name: str) -> tuple[Rule, ...]:
     rules = errors if isinstance(errors, tuple) else (errors,)
     for each in rules:
-        if not callable(each) or (isinstance(each, type) and not issubclass(each, BaseException)):
+        if isinstance(each, type):
+            is_rule = issubclass(each, BaseException)
+        else:
+            is_rule = callable(each) or isinstance(each, Named)
+        if not is_rule:
             raise InvalidOption(
                 f"{name} has {each!r}, which is not an exception class, nor a function.",
                 fix=f"Pass classes, or functions that are asked for the error: {name}=(TimeoutError, is_transient).",

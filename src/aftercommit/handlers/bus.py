@@ -9,7 +9,7 @@ from typing import Any
 from aftercommit.errors import ColourMismatch, InvalidListener, InvalidPayloadType
 from aftercommit.events.classes import marks_of
 from aftercommit.events.names import described
-from aftercommit.handlers.listeners import checked
+from aftercommit.handlers.signatures import refuse_uncallable
 from aftercommit.ports import Colour
 
 
@@ -42,7 +42,7 @@ class Bus:
             raise InvalidPayloadType(f"subscribe() got {kind!r}, which is no class", fix="subscribe(OrderPlaced, fn)")
         if subscriber is None:
             return lambda function: self.subscribe(kind, function)
-        checked(subscriber)
+        refuse_uncallable(subscriber, "subscriber", InvalidListener)
         # The second look finds objects with an async __call__, which the first one does not.
         is_async = any(map(iscoroutinefunction, (subscriber, getattr(subscriber, "__call__", None))))  # noqa: B004
         if self._colour is Colour.BLOCKING and is_async:

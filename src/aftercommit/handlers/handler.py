@@ -40,6 +40,11 @@ class Fallback:
         self.takes_metadata = signature.takes_metadata
         self.payload = signature.annotation
 
+    @property
+    def payload_types(self) -> list[Any]:
+        """Whose names and formats an outbox has to know for it."""
+        return [self.payload]
+
 
 class Handler(Generic[T, P, R]):
     """What `@outbox.handler` gives: it is called as the function it was.
@@ -81,9 +86,10 @@ class Handler(Generic[T, P, R]):
         return self.settings.id
 
     @property
-    def decodes(self) -> bool:
-        """Whether its payload is made into objects of a class."""
-        return self.payload is not EventEnvelope and not is_plain_data(self.payload)
+    def payload_types(self) -> list[Any]:
+        """Whose names and formats an outbox has to know for it: its route, and what its payload is decoded as."""
+        decodes = self.payload is not EventEnvelope and not is_plain_data(self.payload)
+        return [*([self.route_type] if self.is_typed else []), *([self.payload] if decodes else [])]
 
     @property
     def is_generic(self) -> bool:

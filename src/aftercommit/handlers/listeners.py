@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, Self
+from typing import Any, Self, cast, overload
 
 from aftercommit.errors import DuplicateListener, InvalidListener
 from aftercommit.events.names import GLOBAL, described, name_of, route_name
 from aftercommit.handlers.signatures import refuse_uncallable
-from aftercommit.hooks import Listener
+from aftercommit.hooks import EventListener, Listener
 
 
 class DefaultListenerRegistry:
@@ -18,6 +18,10 @@ class DefaultListenerRegistry:
     def __init__(self) -> None:
         self._listeners: dict[tuple[str, str], Listener] = {}
 
+    @overload
+    def register(self, event_type: str | Enum, listener: Listener, /) -> Self: ...
+    @overload
+    def register(self, aggregate_type: str | Enum, event_type: str | Enum, listener: Listener, /) -> Self: ...
     def register(self, *route_and_listener: Any) -> Self:
         """`register(event_type, listener)` or `register(aggregate_type, event_type, listener)`."""
         if len(route_and_listener) == 2:
@@ -77,5 +81,18 @@ class MultiListenerRegistry:
 
 def checked(listener: Any) -> Listener:
     """The listener, if calling it runs its body."""
-    refuse_uncallable(listener, "listener", InvalidListener)
+    if isinstance(listener, type) and hasattr(listener, "on_event"):
+        raise InvalidListener(
+            f"the listener {listener.__name__} is a class, and only an object of it hears events",
+            fix=f"register {listener.__name__}(…)",
+        )
+    refuse_uncallable(called(listener), "listener", InvalidListener)
     return listener  # type: ignore[no-any-return]
+
+
+def called(listener: Listener) -> Callable[..., object]:
+    """What is called with an event: the listener itself, or its `on_event`."""
+    # Asked of its class, because a mock has every attribute, and most mocks stand for functions.
+    if hasattr(listener.__class__, "on_event"):
+        return cast("EventListener", listener).on_event
+    return cast("Callable[..., object]", listener)

@@ -13,6 +13,7 @@ from aftercommit.events.durations import Duration, duration, seconds_of
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.names import name_of
 from aftercommit.events.retry import RetryPolicy
+from aftercommit.events.retry_settings import Retry, policy_of
 
 #: The id of whatever `register()` knows for an event; no handler may be called so.
 LISTENER_ID: Final = "@listener"
@@ -49,8 +50,8 @@ class HandlerOptions(TypedDict, total=False):
 
     #: Only events of this aggregate type.
     aggregate_type: str | Enum
-    #: The retry policy; the outbox's when it is left out.
-    retry: RetryPolicy
+    #: The retry policy, its name, or its name and properties; the outbox's when it is left out.
+    retry: Retry
     #: The longest that one call may take.
     timeout: Duration
     #: Calls at the same time, in this process.
@@ -88,12 +89,12 @@ def settings_of(function: object, options: dict[str, Any], *, is_generic: bool) 
     for name, value in options.items():
         if name not in known:
             raise InvalidOption(f"handler() has no option {name}={value!r}", fix=did_you_mean(name, known))
-    timeout, aggregate_type = options.get("timeout"), options.get("aggregate_type")
+    timeout, aggregate_type, retry = options.get("timeout"), options.get("aggregate_type"), options.get("retry")
     return HandlerSettings(
         id=_id(function, options.get("id")),
         aliases=_aliases(options.get("aliases", ())),
         aggregate_type=None if aggregate_type is None else name_of(aggregate_type, "aggregate_type", 64),
-        retry=_policy(options.get("retry")),
+        retry=None if retry is None else policy_of(retry, name="retry"),
         timeout=None if timeout is None else seconds_of(timeout, name="timeout", positive=True),
         concurrency=_concurrency(options.get("concurrency")),
         rate=_rate(options.get("rate")),
@@ -123,16 +124,6 @@ def _checked_id(value: object, field: str) -> str:
     if name[0] in "@!":
         raise InvalidHandler(f"the {field} {name!r} begins with {name[0]!r}, which is reserved", fix="rename it")
     return name
-
-
-def _policy(policy: Any) -> RetryPolicy | None:
-    if policy is not None and (isinstance(policy, type) or not isinstance(policy, RetryPolicy)):
-        raise InvalidOption(
-            f"retry={policy!r} is no retry policy",
-            fix="pass Exponential(…), ExponentialJitter(…), Fixed(…), Linear(…), Jittered(…), NoRetry(), or an object "
-            "with delay(attempts) and should_retry(error)",
-        )
-    return policy
 
 
 def _concurrency(value: Any) -> int | None:

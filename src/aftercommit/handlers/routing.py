@@ -13,7 +13,7 @@ from aftercommit.events.names import GLOBAL, route_name
 from aftercommit.events.outcome import GAVE_UP
 from aftercommit.events.payloads import PayloadTypes
 from aftercommit.handlers.handler import Fallback
-from aftercommit.handlers.listeners import DefaultListenerRegistry, MultiListenerRegistry
+from aftercommit.handlers.listeners import DefaultListenerRegistry, MultiListenerRegistry, called
 from aftercommit.handlers.options import LISTENER_ID, HandlerSettings, Supports
 from aftercommit.handlers.set import AnyHandler, Roster
 from aftercommit.hooks import Listener, ListenerRegistry
@@ -201,7 +201,7 @@ class Router:
         known = self._listeners.get(kind)
         if known is not None and known[0] is found:
             return known[1]
-        listeners = tuple(found) if isinstance(found, Sequence) else (found,)
+        listeners = tuple(map(called, found if isinstance(found, Sequence) else (found,)))
         if not listeners:
             return ()
         # All that is registered has one id, and several destinations.
