@@ -60,6 +60,8 @@ def changes_of(row: Row, outcome: Outcome) -> Row:
     match outcome:
         case Done():
             return {"status": 1, "done_at": at, "last_error": None, "abandoned": 0}
+        case Retry(_, error, done, limit) if limit is not None and row["attempts"] + 1 >= limit:
+            return changes_of(row, Dead(error, True, done))
         case Retry(delay, error, done):
             due = {"status": 2, "attempts": row["attempts"] + 1, "available_at": at + delay // MICRO}
             return {**due, "last_error": error, "abandoned": 0, **named(done)}

@@ -29,6 +29,13 @@ def test_nobody_is_called_before_its_time():
     assert combine({"a": Defer(SECOND), "b": Defer(MINUTE), "c": DONE}, ()) == Defer(MINUTE, ("c",))
 
 
+def test_a_row_may_fail_as_often_as_any_of_its_handlers_that_go_on():
+    first, second = Retry(SECOND, "no", limit=3), Retry(SECOND, "no", limit=5)
+    assert combine({"a": first, "b": second, "c": DONE, "d": Dead("no")}, ()).limit == 5
+    assert combine({"a": first, "b": Defer(SECOND)}, ()).limit is None, "b has not failed"
+    assert combine({"a": first, "b": Release(was_started=True)}, ()).limit is None
+
+
 def test_one_that_gave_up_is_remembered_while_others_go_on():
     first = combine({"a": Dead("no"), "b": Defer(SECOND), "c": DONE}, ())
     assert first == Retry(SECOND, "a: no", ("c", "!a"))

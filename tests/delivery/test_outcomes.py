@@ -50,8 +50,8 @@ def test_retry_after_defers_and_counts_nothing():
 
 def test_a_failure_is_tried_again_while_attempts_remain():
     """TC-129, TC-130, TC-131."""
-    assert after(FAILURE, attempts=0, max_attempts=3) == Retry(seconds(3), "ValueError: no")
-    assert after(FAILURE, attempts=1, max_attempts=3) == Retry(seconds(3), "ValueError: no")
+    assert after(FAILURE, attempts=0, max_attempts=3) == Retry(seconds(3), "ValueError: no", limit=3)
+    assert after(FAILURE, attempts=1, max_attempts=3) == Retry(seconds(3), "ValueError: no", limit=3)
     assert after(FAILURE, attempts=2, max_attempts=3) == Dead("ValueError: no")
     assert after(FAILURE, attempts=1, max_attempts=2) == Dead("ValueError: no")
     assert after(FAILURE, attempts=0, max_attempts=1) == Dead("ValueError: no")
@@ -86,7 +86,7 @@ def test_retry_after_error_sets_the_delay_and_counts():
     """TC-138, TC-139."""
     failure = Raised(RetryAfterError("5m", "later"))
 
-    assert after(failure, attempts=0, max_attempts=3) == Retry(seconds(300), "RetryAfterError: [AC060] later")
+    assert after(failure, attempts=0, max_attempts=3) == Retry(seconds(300), "RetryAfterError: [AC060] later", limit=3)
     assert after(failure, attempts=1, max_attempts=2) == Dead("RetryAfterError: [AC060] later")
     assert after(Raised(RetryAfterError(0))).delay == seconds(0)
 

@@ -184,6 +184,12 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
         ("retry", "attempts + 1", "attempts"),
         ("retry", "{now} + held.delay", "{now}"),
     ],
+    "test_a_limit_is_judged_on_the_count_in_the_row": [
+        ("retry", "THEN 3 ELSE 2", "THEN 2 ELSE 2"),
+        ("retry", "THEN {now} END", "THEN NULL END"),
+        ("retry", "attempts + 1 >= held", "attempts >= held"),
+        ("retry", "attempts + 1 >= held", "1 >= held"),
+    ],
     "test_handlers_that_are_done_are_known_to_the_next_claim": [
         ("retry", "coalesce(held.done, done_handlers)", "held.done"),
     ],
@@ -310,6 +316,7 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "test_content_type_and_payload_version_come_back": {"content_type": "a", "version": 2},
     "test_handlers_that_are_done_are_known_to_the_next_claim": {"outcome": Retry(timedelta(0), "no", HANDLERS)},
+    "test_a_limit_is_judged_on_the_count_in_the_row": {"limit": 6},
     "test_dead_ends_the_row_with_its_error": {"counted": False, "attempts": 0},
     "test_only_dead_rows_are_replayed_or_discarded": {"status": EventStatus.NEW},
     "test_nothing_is_leased_from_a_row_on_that_is_not_due_or_not_free": {"why": "later", "number": 1},

@@ -116,7 +116,7 @@ def test_a_group_is_in_the_order_of_its_index_and_no_delay_goes_past_the_calenda
         ("b", "", Retry(timedelta(microseconds=5), "no")),
         ("a", "z", Retry(timedelta.max, "no")),
         ("a", "b", DONE),
-        ("a", "b", Retry(timedelta(0), "no")),
+        ("a", "b", Retry(timedelta(0), "no", limit=2**40)),
         ("B", "", Retry(timedelta(days=999_999_999), "no")),
         ("B", "", DONE),
     ]
@@ -127,7 +127,7 @@ def test_a_group_is_in_the_order_of_its_index_and_no_delay_goes_past_the_calenda
     assert server.groups == {
         STATEMENTS["done"].sql: '[["B","","o",1,null,null,0,null],["a","b","o",1,null,null,0,null]]',
         STATEMENTS["retry"].sql: (
-            f'[["B","","o",1,{longest},"no",0,null],["a","b","o",1,0,"no",0,null],'
-            f'["a","z","o",1,{longest},"no",0,null],["b","","o",1,5,"no",0,null]]'
+            f'[["B","","o",1,{longest},"no",null,null],["a","b","o",1,0,"no",2147483647,null],'
+            f'["a","z","o",1,{longest},"no",null,null],["b","","o",1,5,"no",null,null]]'
         ),
     }

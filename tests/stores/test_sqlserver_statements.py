@@ -37,7 +37,7 @@ KINDS = {
     "claim": [exp.Declare, exp.Update],
     "done": [exp.Update],
     "delete": [exp.Delete],
-    "retry": [exp.Update],
+    "retry": [exp.Declare, exp.Update],
     "defer": [exp.Update],
     "dead": [exp.Update],
     "release": [exp.Update],

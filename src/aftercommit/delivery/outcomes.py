@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -52,13 +52,14 @@ def _after_failure(error: BaseException, attempts: int, policy: RetryPolicy, max
     text = error_text(error)
     if isinstance(error, UnroutableEvent | UndecodableRow | UndecodablePayload):
         return Dead(text, counted=False)
-    if isinstance(error, DeadLetter) or attempts >= limit_of(policy, max_attempts):
+    limit = limit_of(policy, max_attempts)
+    if isinstance(error, DeadLetter) or attempts >= limit:
         return Dead(text)
     if isinstance(error, RetryAfterError):
-        return Retry(min(error.delay, LONGEST), text)
+        return Retry(min(error.delay, LONGEST), text, limit=limit)
     if not should_retry(policy, error):
         return Dead(text)
-    return Retry(delay_of(policy, attempts), text)
+    return Retry(delay_of(policy, attempts), text, limit=limit)
 
 
 def falls_back(error: BaseException, outcome: Outcome) -> bool:
@@ -123,7 +124,7 @@ def combine(outcomes: Mapping[str, Outcome], done: Sequence[str]) -> Outcome:
         return _ended(outcomes, succeeded, gave_up, errors)
     if errors:
         # Nobody is called before the time that was set for it, so the longest wait counts.
-        return Retry(max(delays, default=_AT_ONCE), _text(errors), succeeded + gave_up)
+        return Retry(max(delays, default=_AT_ONCE), _text(errors), succeeded + gave_up, _limit(outcomes.values()))
     if is_interrupted:
         return Release(was_started=True, done_handlers=succeeded + gave_up)
     return Defer(max(delays), succeeded + gave_up)
@@ -139,6 +140,13 @@ def _ended(
     return Dead(_text({**earlier, **errors}), is_counted, succeeded)
 
 
+def _limit(outcomes: Collection[Outcome]) -> int | None:
+    """The largest among those that go on; none where one goes on that has not failed."""
+    going_on = [each for each in outcomes if not isinstance(each, Done | Dead)]
+    limits = [each.limit for each in going_on if isinstance(each, Retry) and each.limit is not None]
+    return max(limits) if limits and len(limits) == len(going_on) else None
+
+
 def _text(errors: Mapping[str, str]) -> str:
     return storable("; ".join(f"{name}: {error}" for name, error in errors.items()))
 
@@ -146,8 +154,8 @@ def _text(errors: Mapping[str, str]) -> str:
 def without_text(outcome: Outcome) -> Outcome:
     """The same verdict without the words that a database may choke on."""
     match outcome:
-        case Retry(delay, _, done):
-            return Retry(delay, "", done)
+        case Retry(delay, _, done, limit):
+            return Retry(delay, "", done, limit)
         case Dead(_, counted, done):
             return Dead("", counted, done)
         case _:

@@ -87,6 +87,8 @@ class Retry:
     error: str
     #: Handlers of this row that have succeeded so far, when one row serves several; empty: as it was.
     done_handlers: tuple[str, ...] = ()
+    #: How often it may fail: a row that says it has done so by now, this time included, is DEAD instead.
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from aftercommit.events.claims import RowKey, Settlement
+from aftercommit.events.claims import DeadFilter, RowKey, Settlement
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Outcome, Release, Retry
 from aftercommit.events.redact import MAX_ERROR_LENGTH, error_text
@@ -71,6 +71,24 @@ class SettlingContract(StoreHooks):
         assert self.row()["attempts"] == 6
         assert await settle(store, (await take_one(store)).lease, Dead("three"))
         assert (self.row()["attempts"], self.row()["status"]) == (7, EventStatus.DEAD)
+
+    @pytest.mark.parametrize("limit", [None, 6, 7, 2**40])
+    @played
+    async def test_a_limit_is_judged_on_the_count_in_the_row(self, limit: int | None) -> None:
+        """TC-470: whatever the claim saw, and in the step that counts."""
+        store = await self.opened()
+        await insert(store, event())
+        claimed = await take_one(store)
+        self.change(attempts=5)
+        before = self.now()
+        assert await settle(store, claimed.lease, Retry(timedelta(0), "no", limit=limit))
+        row, is_over = self.row(), limit is not None and limit <= 6
+        assert (row["attempts"], row["last_error"], row["locked_by"]) == (6, "no", None)
+        assert row["status"] == (EventStatus.DEAD if is_over else EventStatus.RETRY)
+        assert before <= row["done_at"] <= self.now() if is_over else row["done_at"] is None
+        assert len(await take(store)) == (not is_over)
+        dead = await store.records.query_dead(DeadFilter(), 10)
+        assert [each.attempts for each in dead] == ([6] if is_over else [])
 
     @pytest.mark.parametrize(("counted", "attempts"), [(True, 1), (False, 0)])
     @played

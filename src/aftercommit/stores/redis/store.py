@@ -258,19 +258,19 @@ def _fence(lease: Lease) -> tuple[bytes, bytes, bytes, int]:
 
 
 def _outcome_words(outcome: Outcome) -> tuple[Word, ...]:
-    """A kind, a number, an error, and the handlers that are done."""
+    """A kind, a number, an error, the handlers that are done, and how often it may fail."""
     match outcome:
         case Done():
-            return b"done", 0, b"", b""
-        case Retry(delay, error, done):
-            return b"retry", to_micros(delay), error.encode(), _handlers(done)
+            return b"done", 0, b"", b"", b""
+        case Retry(delay, error, done, limit):
+            return b"retry", to_micros(delay), error.encode(), _handlers(done), b"" if limit is None else limit
         case Defer(delay, done):
-            return b"defer", to_micros(delay), b"", _handlers(done)
+            return b"defer", to_micros(delay), b"", _handlers(done), b""
         case Dead(error, is_counted, done):
-            return b"dead", int(is_counted), error.encode(), _handlers(done)
+            return b"dead", int(is_counted), error.encode(), _handlers(done), b""
         case Release(was_started, done, is_suspect, was_marked):
             how = 1 if was_started else -2 if was_marked else -int(is_suspect)
-            return b"release", how, b"", _handlers(done)
+            return b"release", how, b"", _handlers(done), b""
 
 
 def _handlers(done: tuple[str, ...]) -> bytes:

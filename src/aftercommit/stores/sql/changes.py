@@ -24,6 +24,9 @@ Groups = Mapping[Statement, list[HeldRow]]
 #: How many batches far a claim looks that finds rows locked by other claimers.
 _REACH: Final = 4
 
+#: As many as a column can count.
+_MOST: Final = 2**31 - 1
+
 _key: Final = itemgetter(0, 1)
 _due: Final = itemgetter(AVAILABLE_AT, POSITION)
 
@@ -92,12 +95,14 @@ class ByStatement:
             delay: int | None = None
             error: str | None = None
             done: tuple[str, ...] = ()
-            counted = 0
+            counted: int | None = 0
             match settlement.outcome:
                 case Done():
                     pass
-                case Retry(after, error, done):
+                case Retry(after, error, done, limit):
                     statement, delay = sql["retry"], to_micros(after)
+                    # MySQL may assign in the order that is written: there the count comes behind what judges it.
+                    counted = None if limit is None else min(limit, _MOST)
                 case Defer(after, done):
                     statement, delay = sql["defer"], to_micros(after)
                 case Dead(error, is_counted, done):

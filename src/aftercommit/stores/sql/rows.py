@@ -98,7 +98,7 @@ NOW: Final = -1
 
 #: A held row as group statements take it.
 HELD_COLUMNS: Final = ("event_id", "handler_id", "owner", "epoch", "delay", "error", "counted", "done")
-HeldRow = tuple[str, str, str, int, int | None, str | None, int, str | None]
+HeldRow = tuple[str, str, str, int, int | None, str | None, int | None, str | None]
 
 
 def held_row(lease: Lease, counted: int = 0) -> HeldRow:

@@ -34,7 +34,11 @@ local function wait(row, position)
   end
 end
 
-function finish.retry(row, position, delay, err)
+-- The row's own count decides whether there is another attempt.
+function finish.retry(row, position, delay, err, limit)
+  if limit and row[ATTEMPTS] + 1 >= limit then
+    return finish.dead(row, position, 1, err)
+  end
   row[STATUS], row[ATTEMPTS], row[AVAILABLE_AT], row[LAST_ERROR] = RETRY, row[ATTEMPTS] + 1, at + delay, err
   row[ABANDONED] = 0
   wait(row, position)
@@ -57,7 +61,7 @@ function finish.release(row, position, how)
   wait(row, position)
 end
 
-for i = 2, #ARGV, 8 do
+for i = 2, #ARGV, 9 do
   local row, position = held(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
   if row then
     call('ZREM', leased, position)
@@ -68,9 +72,9 @@ for i = 2, #ARGV, 8 do
     if ARGV[i + 7] ~= '' then
       row[DONE_HANDLERS] = ARGV[i + 7]
     end
-    finish[ARGV[i + 4]](row, position, tonumber(ARGV[i + 5]), ARGV[i + 6])
+    finish[ARGV[i + 4]](row, position, tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 8]))
   else
-    refused[#refused + 1] = (i - 2) / 8
+    refused[#refused + 1] = (i - 2) / 9
   end
 end
 return refused
