@@ -42,6 +42,7 @@ DEFAULTS: dict[str, Any] = {
     "skip_recent": timedelta(0),
     "lock_timeout": timedelta(seconds=30),
     "max_abandoned": 5,
+    "owner_id": None,
     "unroutable_grace": timedelta(minutes=10),
     "ordered": False,
     "stop_on_first_failure": True,
@@ -252,6 +253,17 @@ def test_an_interceptor_is_an_object_with_both_methods(wrong: Any) -> None:
 def test_create_schema_is_true_false_or_left_to_the_store(wrong: Any) -> None:
     with pytest.raises(InvalidOption, match="create_schema"):
         OutboxConfig(create_schema=wrong)
+
+
+@pytest.mark.parametrize("wrong", ["", "a b", "a/b", "-a", ".a", "é", "a\n", "x" * 65, 3, b"a", True])
+def test_an_owner_id_is_short_and_plain(kind: Any, wrong: Any) -> None:
+    with pytest.raises(InvalidOption, match="owner_id"):
+        kind("sqlite://", owner_id=wrong)
+
+
+@pytest.mark.parametrize("chosen", ["poller-1", "7", "shop@web-3.example:8080_b", "x" * 64])
+def test_an_owner_id_may_be_a_name_of_a_host_or_pod(kind: Any, chosen: str) -> None:
+    assert kind("sqlite://", owner_id=chosen).config.owner_id == chosen
 
 
 @pytest.mark.parametrize("wrong", ["", "outbox event", "outbox;", "1outbox", "é", 3, None, 'o"x'])

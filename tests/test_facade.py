@@ -146,7 +146,7 @@ NAMES = [
 METHODS = {
     *("begin", "close", "create_schema", "drain", "poll", "purge", "register", "start", "stats", "transaction"),
     *("dead", "health", "is_started", "multi_node", "single_node", "write", "write_all", "writer_only"),
-    *("cluster", "ordered"),
+    *("cluster", "ordered", "owner_id"),
     *("attach", "fallback", "handler", "include", "publish", "subscribe", "upcast"),
 }
 
@@ -203,7 +203,7 @@ def test_a_keyword_that_write_does_not_know_is_named(kind: Any, event: tuple[Any
 
 def test_what_waits_is_awaited_and_the_rest_is_plain_in_both() -> None:
     plain = {"register", "health", "is_started", "single_node", "multi_node", "writer_only", "dead", "transaction"}
-    plain |= {"ordered", "attach", "fallback", "handler", "include", "subscribe", "upcast"}
+    plain |= {"ordered", "owner_id", "attach", "fallback", "handler", "include", "subscribe", "upcast"}
     for name in METHODS - plain - {"write", "write_all", "publish"}:
         assert not inspect.iscoroutinefunction(getattr(Outbox, name)), name
         assert inspect.iscoroutinefunction(getattr(AsyncOutbox, name)), name

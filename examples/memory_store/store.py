@@ -29,6 +29,7 @@ class MemoryStore:
 
     colour = Colour.BLOCKING  # awaiting it never suspends
     capabilities = Capabilities()  # in transactions, with savepoints, and nothing more
+    requires_active_transaction = capabilities.needs_transaction
     where = "a dict"
     order = UNORDERED
     membership = wakeups = sql_table = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, Unpack, overload
@@ -31,6 +31,7 @@ from aftercommit.stores.detect import open_store
 from aftercommit.transactions.by_hand import ByHand
 from aftercommit.transactions.joined import DbapiTransaction, is_of_sqlalchemy
 from aftercommit.transactions.owned import OwnedTransaction, innermost
+from aftercommit.wirings import Wired
 from aftercommit.writing.compose import Composer
 
 if TYPE_CHECKING:
@@ -43,39 +44,13 @@ R = TypeVar("R")
 Step = TypeVar("Step", bound=Callable[[Any], Any])
 
 
-class OutboxBase(HandlerSet, ABC):
+class OutboxBase(Wired, HandlerSet, ABC):
     """What both colours share: configuration, registration, and everything that needs no waiting."""
 
     _colour: ClassVar[Colour]
 
     def __init__(self, target: Any, *, config: OutboxConfig | None = None, **options: Unpack[OutboxOptions]) -> None:
         self._set_up(target, configure(Wiring.CUSTOM, options, config))
-
-    @classmethod
-    def single_node(cls, target: Any, **options: Unpack[OutboxOptions]) -> Self:
-        """One process: hot path and poller."""
-        return cls._wired(Wiring.SINGLE_NODE, target, options)
-
-    @classmethod
-    def multi_node(cls, target: Any, **options: Unpack[OutboxOptions]) -> Self:
-        """Several processes on one database; what one cannot route is left to the others for ten minutes."""
-        return cls._wired(Wiring.MULTI_NODE, target, options)
-
-    @classmethod
-    def ordered(cls, target: Any, **options: Unpack[OutboxOptions]) -> Self:
-        """Events of one key in the order of writing, one at a time, over any number of processes."""
-        return cls._wired(Wiring.ORDERED, target, options)
-
-    @classmethod
-    def writer_only(cls, target: Any, **options: Unpack[OutboxOptions]) -> Self:
-        """Only writes, for programs whose events another one delivers. purge_retention then goes by age alone."""
-        return cls._wired(Wiring.WRITER_ONLY, target, options)
-
-    @classmethod
-    def _wired(cls, wiring: Wiring, target: Any, options: Mapping[str, Any]) -> Self:
-        self = cls.__new__(cls)
-        self._set_up(target, configure(wiring, options))
-        return self
 
     def _set_up(self, target: Any, config: OutboxConfig) -> None:
         HandlerSet.__init__(self)
@@ -171,6 +146,11 @@ class OutboxBase(HandlerSet, ABC):
     def health(self) -> Health:
         """Whether the loops of this process make progress. Asks no database."""
         return self._engine.health() if self._engine is not None else Health(False, ("the outbox is not started",))
+
+    @property
+    def owner_id(self) -> str | None:
+        """Who holds the leases of this start: the option, if it was given, and a uuid. None before the first use."""
+        return None if self._engine is None else self._engine.owner
 
     @property
     def is_started(self) -> bool:

@@ -21,6 +21,7 @@ from aftercommit.options import (
     DURATION,
     INTERCEPTORS,
     NAME,
+    OWNER,
     POLICY,
     PROVIDERS,
     REASONS,
@@ -71,6 +72,7 @@ class OutboxOptions(TypedDict, total=False):
     skip_recent: Duration
     lock_timeout: Duration
     max_abandoned: int
+    owner_id: str | None
     unroutable_grace: Duration | None
     ordered: bool
     stop_on_first_failure: bool
@@ -140,6 +142,9 @@ class OutboxConfig:
         "it is how long the events of a dead process wait")
     max_abandoned: int = _option(5, COUNT, Of.DELIVERY,
         "deliveries that may end with the death of their process before the event is DEAD")
+    owner_id: str | None = _option(None, or_none(OWNER), Of.DELIVERY,
+        "a name for the leases of this program, as `locked_by` and `cluster()` show it. A uuid of each start is added "
+        "(`billing-1/0b5e…`), so that two processes of one name are never taken for each other; `None`: the uuid alone")
     #: A third of the longest rolling deploy that one would call normal: old processes meet the events of new ones.
     unroutable_grace: timedelta | None = _option(timedelta(minutes=10), or_none(DURATION), Of.DELIVERY,
         "how long an event that no listener here matches is left to other processes; "

@@ -80,7 +80,8 @@ class Engine:
                 fix="leave ordered out, or use another store",
             )
         self.runtime = runtime
-        self.owner = owner = str(uuid4())
+        #: Never another start's, whatever name was chosen: it is a part of the fence.
+        self.owner = owner = "/".join(filter(None, (config.owner_id, str(uuid4()))))
         self.is_started = False
         self._store = store
         self._config = config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, Flag, auto
 from types import MappingProxyType
@@ -74,6 +75,9 @@ class Option(NamedTuple):
 
 # ---------------------------------------------------------------- kinds
 
+#: Short enough for the columns together with what makes it unique, and without the mark that stands between the two.
+_OWNER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,63}", re.ASCII)
+
 
 def _wrong(name: str, value: object, fix: str) -> InvalidOption:
     return InvalidOption(f"{name} is {value!r}", fix=fix)
@@ -112,6 +116,14 @@ def _providers(name: str, value: Any) -> tuple[object, ...]:
     return tuple(value)
 
 
+def _owner(name: str, value: object) -> object:
+    if not isinstance(value, str) or not _OWNER.fullmatch(value):
+        raise _wrong(
+            name, value, "use 1 to 64 of these: letters, digits and . _ : @ -, the first one a letter or digit"
+        )
+    return value
+
+
 def _as_given(_: str, value: object) -> object:
     """The store and the codec, who know what they take, refuse the rest."""
     return value
@@ -126,6 +138,7 @@ SWITCH: Final = Kind("`True` or `False`", _switch)
 SWITCH_OR_NONE: Final = Kind("`True`, `False` or `None`", _switch_or_none)
 DURATION: Final = Kind("a duration", lambda name, value: duration(value, name=name))
 ABOVE_ZERO: Final = Kind("a duration above zero", lambda name, value: duration(value, name=name, positive=True))
+OWNER: Final = Kind("up to 64 letters, digits and `. _ : @ -`", _owner)
 NAME: Final = Kind("letters, digits, underscores", _as_given)
 POLICY: Final = Kind(
     "an object with `delay(attempts)` and `should_retry(error)`, or the name of a policy, alone or with its properties",

@@ -107,7 +107,7 @@ def test_an_error_is_retried_as_the_policy_says(world: World, colour: Colouring)
 
     async def scenario(runtime: Any) -> None:
         outcome = await delivery(runtime, colour(fail)).deliver(claimed(runtime))
-        assert outcome == Retry(timedelta(seconds=5), "Deliberate: no luck today")
+        assert outcome == Retry(timedelta(seconds=5), "Deliberate: no luck today", limit=3)
 
     with_runtime(world, scenario)
 
@@ -372,7 +372,7 @@ def test_an_interceptor_that_refuses_fails_the_attempt(world: World, interceptor
             interceptor("3", seen),
         ]
         parts = delivery(runtime, seen.add, interceptors=interceptors)
-        assert await parts.deliver(claimed(runtime)) == Retry(timedelta(seconds=5), "Deliberate: not now")
+        assert await parts.deliver(claimed(runtime)) == Retry(timedelta(seconds=5), "Deliberate: not now", limit=3)
         assert seen == ["before 1", "before 2", "after 1 Deliberate"]
 
     with_runtime(world, scenario)

@@ -54,6 +54,7 @@ def ordered_before_the_fork(program: Program) -> dict[str, Any]:
     """An instance of a fleet forks: the child is another one, and takes its share until it leaves."""
     outbox = program.outbox(
         ordered=True,
+        owner_id="shop",
         poll_interval="50ms",
         heartbeat_interval="100ms",
         rebalance_interval="100ms",

@@ -56,6 +56,8 @@ def test_promise_14_fork_safe_a_child_of_an_instance_is_another_instance(fleet: 
     found = forking(fleet, "ordered_before_the_fork")
     child = returned(found["child"])
     assert child["owner"] != found["owner"]
+    assert child["owner"].startswith("shop/"), "the name that was chosen is both's, the id is not"
+    assert found["owner"].startswith("shop/")
     assert sorted(pid for pid, _ in child["members"]) == sorted(child["pids"])
     assert {id for _, id in child["members"]} == {child["owner"], found["owner"]}
     each_delivered_once(fleet, 15)

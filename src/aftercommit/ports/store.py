@@ -73,6 +73,11 @@ class EventStore(Protocol):
     def capabilities(self) -> Capabilities: ...
 
     @property
+    def requires_active_transaction(self) -> bool:
+        """Whether a write outside a transaction is refused: what `capabilities.needs_transaction` says, by the name
+        that the specification has for it."""
+
+    @property
     def where(self) -> str:
         """The database as people may read of it: no login, no secrets."""
 

@@ -36,6 +36,7 @@ class WritingContract(StoreHooks):
         assert store.is_ready
         assert store.where
         assert store.capabilities.wakes_others is (store.wakeups is not None)
+        assert store.requires_active_transaction is store.capabilities.needs_transaction
         assert store.adopt(object()) is None, "no connection that it knows"
 
     @played

@@ -95,6 +95,10 @@ class RedisStore:
     # ------------------------------------------------------------ life
 
     @property
+    def requires_active_transaction(self) -> bool:
+        return self.capabilities.needs_transaction
+
+    @property
     def is_ready(self) -> bool:
         return self.server.is_ready
 

@@ -94,6 +94,10 @@ class SqlStore:
         return f"{type(self).__name__}({self.where})"
 
     @property
+    def requires_active_transaction(self) -> bool:
+        return self.capabilities.needs_transaction
+
+    @property
     def is_ready(self) -> bool:
         return self._schema.is_ready
 
