@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from aftercommit.async_outbox import AsyncOutbox as AsyncOutbox
     from aftercommit.config import OutboxConfig as OutboxConfig
     from aftercommit.config import OutboxOptions as OutboxOptions
-    from aftercommit.delivery.leases import DefaultInFlightTracker as DefaultInFlightTracker
     from aftercommit.delivery.worker import OutboxDispatcher as OutboxDispatcher
     from aftercommit.engine import Health as Health
     from aftercommit.engine import Stats as Stats
@@ -74,6 +73,8 @@ if TYPE_CHECKING:
     from aftercommit.events.outcome import RetryAfter as RetryAfter
     from aftercommit.events.outcome import RetryAfterError as RetryAfterError
     from aftercommit.events.outcome import Unavailable as Unavailable
+    from aftercommit.events.queued import QueuedEvent as QueuedEvent
+    from aftercommit.events.queued import Source as Source
     from aftercommit.events.retry import Exponential as Exponential
     from aftercommit.events.retry import ExponentialJitter as ExponentialJitter
     from aftercommit.events.retry import Fixed as Fixed
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from aftercommit.polling.poller import OutboxPoller as OutboxPoller
     from aftercommit.ports import EventStore as EventStore
     from aftercommit.ports import TxContext as TxContext
+    from aftercommit.runtime.in_flight import DefaultInFlightTracker as DefaultInFlightTracker
     from aftercommit.stores.detect import register_store as register_store
     from aftercommit.stores.scripts import schema_sql as schema_sql
     from aftercommit.writing.writer import OutboxWriter as OutboxWriter
@@ -108,7 +110,6 @@ __version__ = "0.1.0"
 _HOMES = {
     "async_outbox": ("AsyncOutbox",),
     "config": ("OutboxConfig", "OutboxOptions"),
-    "delivery.leases": ("DefaultInFlightTracker",),
     "delivery.worker": ("OutboxDispatcher",),
     "engine": ("Health", "Stats"),
     "errors": (
@@ -130,6 +131,7 @@ _HOMES = {
     "events.outcome": (
         "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError", "Unavailable",
     ),
+    "events.queued": ("QueuedEvent", "Source"),
     "events.retry": ("Exponential", "ExponentialJitter", "Fixed", "Jittered", "Linear", "NoRetry", "RetryPolicy"),
     "handlers.handler": ("Handler",),
     "handlers.listeners": ("DefaultListenerRegistry", "MultiListenerRegistry"),
@@ -143,6 +145,7 @@ _HOMES = {
     "polling.manual": ("DrainResult",),
     "polling.poller": ("OutboxPoller",),
     "ports": ("EventStore", "TxContext"),
+    "runtime.in_flight": ("DefaultInFlightTracker",),
     "stores.detect": ("register_store",),
     "stores.scripts": ("schema_sql",),
     "writing.writer": ("OutboxWriter",),

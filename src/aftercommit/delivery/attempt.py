@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context, copy_context
-from inspect import isasyncgen, isgenerator
+from inspect import isasyncgen, isgenerator, signature
 from typing import Any, Final
 
 from aftercommit.delivery.limits import Limiter
@@ -15,6 +15,7 @@ from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.log import Log
 from aftercommit.events.outcome import Ok, Raised, Result, RetryAfter
 from aftercommit.events.payloads import PayloadTypes
+from aftercommit.events.queued import QueuedEvent
 from aftercommit.events.redact import error_text
 from aftercommit.handlers.handler import Fallback
 from aftercommit.handlers.routing import Route
@@ -36,7 +37,7 @@ class Attempt:
         self._runtime = runtime
         self._payloads = payloads
         self._meter = meter
-        self._interceptors = tuple(interceptors)
+        self._interceptors = tuple(map(Intercepting, interceptors))
 
     def handle(self, claimed: Claimed, route: Route, limiter: Limiter | None) -> Coroutine[Any, Any, Result]:
         """The whole of one attempt in one context: what `before` sets, the handler and `after` see."""
@@ -47,15 +48,16 @@ class Attempt:
 
     async def _intercepted(self, claimed: Claimed, route: Route, limiter: Limiter | None, context: Context) -> Result:
         event, result = claimed.event, _NOTHING
-        entered: list[EventInterceptor] = []
+        queued = QueuedEvent(event, claimed.source, claimed.attempts)
+        entered: list[Intercepting] = []
         for interceptor in self._interceptors:
-            result = await self._call(interceptor.before_dispatch, event, context=context)
+            result = await self._call(interceptor.before, *interceptor.told_before(queued), context=context)
             if isinstance(result, Raised):
                 break
             entered.append(interceptor)
         else:
             result = await self._listen(claimed, route, limiter, context)
-        await self._after(entered, event, result, context)
+        await self._after(entered, queued, result, context)
         return result
 
     async def fall_back(
@@ -115,14 +117,35 @@ class Attempt:
     async def _call(self, function: Callable[..., object], *arguments: object, context: Context) -> Result:
         return _whole(function, await self._runtime.call(function, *arguments, context=context))
 
-    async def _after(
-        self, entered: list[EventInterceptor], event: EventEnvelope, result: Result, context: Context
-    ) -> None:
+    async def _after(self, entered: list[Intercepting], queued: QueuedEvent, result: Result, context: Context) -> None:
         error = result.error if isinstance(result, Raised) else None
         for interceptor in reversed(entered):
-            told = await self._call(interceptor.after_dispatch, event, error, context=context)
+            told = await self._call(interceptor.after, *interceptor.told_after(queued, error), context=context)
             if isinstance(told, Raised):
-                log.warning("an interceptor failed after %r and is ignored: %s", event, error_text(told.error))
+                log.warning(
+                    "an interceptor failed after %r and is ignored: %s", queued.envelope, error_text(told.error)
+                )
+
+
+class Intercepting:
+    """An interceptor, and whether its methods want the QueuedEvent too: the last parameter is called `queued` then."""
+
+    def __init__(self, interceptor: EventInterceptor) -> None:
+        self.before, self.after = interceptor.before_dispatch, interceptor.after_dispatch
+        self._before_takes_queued, self._after_takes_queued = _takes_queued(self.before), _takes_queued(self.after)
+
+    def told_before(self, queued: QueuedEvent) -> tuple[object, ...]:
+        return (queued.envelope, queued) if self._before_takes_queued else (queued.envelope,)
+
+    def told_after(self, queued: QueuedEvent, error: BaseException | None) -> tuple[object, ...]:
+        return (queued.envelope, error, queued) if self._after_takes_queued else (queued.envelope, error)
+
+
+def _takes_queued(method: Callable[..., object]) -> bool:
+    try:
+        return list(signature(method).parameters)[-1:] == ["queued"]
+    except (TypeError, ValueError):  # some builtins do not tell
+        return False
 
 
 def _whole(function: Callable[..., object], result: Result) -> Result:
@@ -162,6 +185,7 @@ def metadata_of(claimed: Claimed, handler_id: str) -> EventMetadata:
         created_at=claimed.created_at or event.occurred_at,
         headers=headers,
         context=carried,
+        source=claimed.source,
     )
 
 
