@@ -9,10 +9,16 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from aftercommit.async_outbox import AsyncOutbox as AsyncOutbox
+    from aftercommit.components.aio import AsyncOutboxDispatcher as AsyncOutboxDispatcher
+    from aftercommit.components.aio import AsyncOutboxPoller as AsyncOutboxPoller
+    from aftercommit.components.aio import AsyncOutboxWriter as AsyncOutboxWriter
+    from aftercommit.components.connecting import ConnectionProvider as ConnectionProvider
+    from aftercommit.components.dispatching import DispatcherCommitHook as DispatcherCommitHook
+    from aftercommit.components.threads import OutboxDispatcher as OutboxDispatcher
+    from aftercommit.components.threads import OutboxPoller as OutboxPoller
+    from aftercommit.components.threads import OutboxWriter as OutboxWriter
     from aftercommit.config import OutboxConfig as OutboxConfig
     from aftercommit.config import OutboxOptions as OutboxOptions
-    from aftercommit.delivery.leases import DefaultInFlightTracker as DefaultInFlightTracker
-    from aftercommit.delivery.worker import OutboxDispatcher as OutboxDispatcher
     from aftercommit.engine import Health as Health
     from aftercommit.engine import Stats as Stats
     from aftercommit.errors import ColourMismatch as ColourMismatch
@@ -76,6 +82,8 @@ if TYPE_CHECKING:
     from aftercommit.events.outcome import RetryAfter as RetryAfter
     from aftercommit.events.outcome import RetryAfterError as RetryAfterError
     from aftercommit.events.outcome import Unavailable as Unavailable
+    from aftercommit.events.queued import QueuedEvent as QueuedEvent
+    from aftercommit.events.queued import Source as Source
     from aftercommit.events.retry import Exponential as Exponential
     from aftercommit.events.retry import ExponentialJitter as ExponentialJitter
     from aftercommit.events.retry import Fixed as Fixed
@@ -98,21 +106,22 @@ if TYPE_CHECKING:
     from aftercommit.hooks import WriterHook as WriterHook
     from aftercommit.outbox import Outbox as Outbox
     from aftercommit.polling.manual import DrainResult as DrainResult
-    from aftercommit.polling.poller import OutboxPoller as OutboxPoller
     from aftercommit.ports import EventStore as EventStore
     from aftercommit.ports import TxContext as TxContext
+    from aftercommit.runtime.in_flight import DefaultInFlightTracker as DefaultInFlightTracker
     from aftercommit.stores.detect import register_store as register_store
     from aftercommit.stores.scripts import schema_sql as schema_sql
-    from aftercommit.writing.writer import OutboxWriter as OutboxWriter
 
 __version__ = "0.1.0"
 
 #: Where each name is at home. A program loads what it uses when it uses it: the first look at a name loads its module.
 _HOMES = {
     "async_outbox": ("AsyncOutbox",),
+    "components.aio": ("AsyncOutboxDispatcher", "AsyncOutboxPoller", "AsyncOutboxWriter"),
+    "components.connecting": ("ConnectionProvider",),
+    "components.dispatching": ("DispatcherCommitHook",),
+    "components.threads": ("OutboxDispatcher", "OutboxPoller", "OutboxWriter"),
     "config": ("OutboxConfig", "OutboxOptions"),
-    "delivery.leases": ("DefaultInFlightTracker",),
-    "delivery.worker": ("OutboxDispatcher",),
     "engine": ("Health", "Stats"),
     "errors": (
         "ColourMismatch", "DuplicateHandler", "DuplicateListener", "HandlerTimeout", "InvalidEvent", "InvalidHandler",
@@ -133,6 +142,7 @@ _HOMES = {
     "events.outcome": (
         "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError", "Unavailable",
     ),
+    "events.queued": ("QueuedEvent", "Source"),
     "events.retry": ("Exponential", "ExponentialJitter", "Fixed", "Jittered", "Linear", "NoRetry", "RetryPolicy"),
     "handlers.handler": ("Handler",),
     "handlers.listeners": ("DefaultListenerRegistry", "MultiListenerRegistry"),
@@ -144,11 +154,10 @@ _HOMES = {
     ),
     "outbox": ("Outbox",),
     "polling.manual": ("DrainResult",),
-    "polling.poller": ("OutboxPoller",),
     "ports": ("EventStore", "TxContext"),
+    "runtime.in_flight": ("DefaultInFlightTracker",),
     "stores.detect": ("register_store",),
     "stores.scripts": ("schema_sql",),
-    "writing.writer": ("OutboxWriter",),
 }  # fmt: skip
 _HOME_OF = {name: f"{__name__}.{module}" for module, names in _HOMES.items() for name in names}
 

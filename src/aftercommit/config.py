@@ -184,9 +184,9 @@ class OutboxConfig:
     create_schema: bool | None = _option(None, SWITCH_OR_NONE, Of.WRITING,
         "create and upgrade the tables on first use; else call `outbox.create_schema()`. "
         "`None`: as the store does by default", shown="`None` (SQLite: `True`)")
-    metrics: MetricsExporter = _option(MetricsExporter(),
+    metrics: MetricsExporter = _option(MetricsExporter.NOOP,
         having("a `MetricsExporter`", "record_queue_depths"), Of.WRITING,
-        "takes the counters and gauges", shown="one that does nothing")
+        "takes the counters and gauges", shown="`MetricsExporter.NOOP`")
     interceptors: Sequence[EventInterceptor] = _option((), INTERCEPTORS, Of.DELIVERY,
         "called before and after every delivery", shown="none")
     listener_registry: ListenerRegistry | None = _option(None,

@@ -6,24 +6,18 @@ from dataclasses import dataclass
 from os import getpid
 from platform import node
 from typing import Final
-from uuid import uuid4
 
+from aftercommit.assembly import Assembly
 from aftercommit.config import OutboxConfig
-from aftercommit.delivery.agenda import EVERYWHERE, Agenda
-from aftercommit.delivery.chain import Delivery
-from aftercommit.delivery.lanes import Lanes
-from aftercommit.delivery.leases import Held, Holding, Keeper
+from aftercommit.delivery.agenda import EVERYWHERE
 from aftercommit.delivery.outcomes import rule_of
-from aftercommit.delivery.ownership import Ownership
-from aftercommit.delivery.settler import Settler
 from aftercommit.delivery.wakeups import Announcer, WakeupListener
-from aftercommit.delivery.worker import HotPathway, OutboxDispatcher
+from aftercommit.delivery.worker import HotPathway
 from aftercommit.errors import InvalidOption
 from aftercommit.events.claims import Backlog
 from aftercommit.events.log import Log
 from aftercommit.events.order import BlockedKey, Cluster, Instance
 from aftercommit.handlers.routing import Router
-from aftercommit.meter import Meter
 from aftercommit.ordering.fleet import Fleet, cluster_of
 from aftercommit.ordering.keys import LookByKey, OrderedHotPath
 from aftercommit.polling.due import Look, LookByTime
@@ -67,11 +61,9 @@ class Health:
     warnings: tuple[str, ...] = ()
 
 
-class Engine:
-    """Built anew for every start, with an owner id of its own: what an earlier one held is not this one's.
-
-    The rooms are built from the bottom up, each with what it needs of those below it.
-    """
+class Engine(Assembly):
+    """Built anew for every start: the rooms that all share, and over them those of the fleet, of looking into the table
+    and of writing, from the bottom up, each with what it needs of those below it."""
 
     def __init__(self, runtime: Runtime, store: EventStore, router: Router, config: OutboxConfig) -> None:
         if config.ordered and not store.capabilities.keeps_order:
@@ -79,30 +71,9 @@ class Engine:
                 f"ordered=True needs a store that claims in order, and {store!r} has no heads() and claim_keys()",
                 fix="leave ordered out, or use another store",
             )
-        self.runtime = runtime
-        #: Never another start's, whatever name was chosen: it is a part of the fence.
-        self.owner = owner = "/".join(filter(None, (config.owner_id, str(uuid4()))))
+        super().__init__(runtime, store, router, config)
         self.is_started = False
-        self._store = store
-        self._config = config
-        self.meter = meter = Meter(runtime, config.metrics)
-        self.held = held = Held(runtime)
-        # What falls due after the next round is found by that round.
-        horizon = 2 * (config.max_poll_interval or config.poll_interval)
-        self.agenda = agenda = Agenda(runtime, held, interval=config.poll_interval, horizon=horizon)
-        self.lanes = lanes = Lanes[Holding](
-            runtime,
-            agenda,
-            hot_capacity=config.hot_queue_capacity,
-            cold_capacity=config.cold_queue_capacity,
-            alone_from=min(1, config.max_abandoned - 1),
-        )
-        self.settler = settler = Settler(runtime, store, held, agenda, lanes, meter, config)
-        self.ownership = Ownership(runtime)
-        self.delivery = Delivery(runtime, router, meter, config)
-        self.dispatcher = OutboxDispatcher(
-            runtime, store, lanes, self.delivery, settler, held, self.ownership, meter, config
-        )
+        owner, meter, agenda, settler, held = self.owner, self.meter, self.agenda, self.settler, self.held
         self._announcer, self._fleet, self._listener = self._company()
         look: Look
         if config.ordered:
@@ -131,7 +102,6 @@ class Engine:
             runtime, store, meter, hook=config.writer_hook, hot_path=hot_path, rows_of=router.rows_of
         )
         self.manual = ManualDelivery(runtime, store, router, self.poller, self.dispatcher, settler, held, meter, config)
-        self.keeper = Keeper(runtime, store, held, lanes, lock_timeout=config.lock_timeout)
         self.purge = Purge(runtime, store.records, config)
 
     def _company(self) -> tuple[Announcer | None, Fleet | None, WakeupListener | None]:
@@ -177,9 +147,7 @@ class Engine:
             log.warning("%s", warning)
         await self._join()
         if self._config.delivers:
-            self.keeper.start()
-            self.settler.start()
-            self.dispatcher.start()
+            self.start_delivering()
             self.hot_path.is_open = self._config.hot_path
         self.hot_path.is_active = True
         for service in self._optional_services():
@@ -229,8 +197,7 @@ class Engine:
         time = Countdown(self.runtime)
         await self.purge.stop(time.left())
         await self.poller.stop(time.left())
-        await self.dispatcher.close(self._config.drain_timeout)
-        await self.settler.finish(self._config.drain_timeout.total_seconds())
+        await self.stop_delivering(self._config.drain_timeout)
         time = Countdown(self.runtime)
         await self._leave(time)
         await self.keeper.stop(time.left())

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
-from aftercommit.events.claims import Claimed
 from aftercommit.events.envelope import EventEnvelope
 
 
@@ -38,15 +37,16 @@ class InFlightTracker(Protocol):
     def release(self, event_id: str) -> None: ...
 
 
-class OutboxPollerHandler(Protocol):
-    """Takes what the poller claims."""
+class OutboxPollerHandler(ABC):
+    """Takes what a poller that is wired by hand has found. Plain `def` in both colours; it should not take long."""
 
-    def handle(self, claimed: Claimed, *followers: Claimed) -> bool:
-        """False ends the cycle; the event is given back. Where order is kept the later events of its key come with it,
-        and are taken with it or not at all."""
+    @abstractmethod
+    def handle(self, event: EventEnvelope, attempts: int) -> bool:
+        """Take the event, which has failed so often. False ends the cycle, and the event is free for anybody."""
 
-    def room(self) -> int:
-        """How many more it could take now."""
+    def has_capacity(self) -> bool:
+        """Asked before each look into the table; there is none while it says False."""
+        return True
 
 
 class WriterHook:
@@ -67,18 +67,34 @@ class WriterHook:
 
 
 class AfterCommitHook(WriterHook):
-    """A hook that only looks at committed events: `AfterCommitHook(print)`."""
+    """A hook that only looks at committed events: `AfterCommitHook(print)`, or a class with an `on_commit`."""
 
-    def __init__(self, on_commit: Callable[[EventEnvelope], object]) -> None:
-        self._on_commit = on_commit
+    #: Does nothing, and costs nothing.
+    NOOP: ClassVar[AfterCommitHook]
+
+    def __init__(self, on_commit: Callable[[EventEnvelope], object] | None = None) -> None:
+        if on_commit is not None:
+            self.on_commit = on_commit  # type: ignore[method-assign, assignment]
+
+    def on_commit(self, event: EventEnvelope) -> object:
+        """The transaction that the event was written in is committed."""
 
     def after_commit(self, events: list[EventEnvelope]) -> None:
         for event in events:
-            self._on_commit(event)
+            self.on_commit(event)
+
+
+AfterCommitHook.NOOP = AfterCommitHook()
+
+
+def at_work(hook: WriterHook | None) -> WriterHook | None:
+    """The hook; None for one that does nothing."""
+    return None if hook is AfterCommitHook.NOOP or type(hook) is WriterHook else hook
 
 
 class EventInterceptor:
-    """Called around every handler; either method may be `async def`."""
+    """Called around every handler; either method may be `async def`. One whose last parameter is called `queued` gets
+    the QueuedEvent there: `def before_dispatch(self, event, queued=None)`."""
 
     def before_dispatch(self, event: EventEnvelope) -> object:
         """Runs in order of registration. Raising counts as the handler's failure."""
@@ -103,6 +119,9 @@ class EventInterceptor:
 
 class MetricsExporter:
     """Counters and gauges. Override what you export; the default does nothing. Called from any thread."""
+
+    #: Exports nothing.
+    NOOP: ClassVar[MetricsExporter]
 
     def increment_hot_enqueued(self) -> None: ...
 
@@ -129,3 +148,6 @@ class MetricsExporter:
     def record_dispatch_latency_ms(self, latency_ms: float) -> None: ...
 
     def record_listener_duration_ms(self, duration_ms: float) -> None: ...
+
+
+MetricsExporter.NOOP = MetricsExporter()

@@ -473,7 +473,7 @@ def test_an_event_in_flight_is_not_handled_a_second_time_at_once(world: World, c
             entered.set()
             release.wait_here()
 
-        parts = delivery(runtime, listener, tracker=DefaultInFlightTracker(runtime))
+        parts = delivery(runtime, listener, tracker=DefaultInFlightTracker())
         row, outcomes = claimed(runtime), Collector()
 
         async def first() -> None:
@@ -494,7 +494,7 @@ def test_an_event_in_flight_is_not_handled_a_second_time_at_once(world: World, c
 
 def test_a_failed_event_is_in_flight_no_more(world: World, colour: Colouring) -> None:
     async def scenario(runtime: Any) -> None:
-        parts = delivery(runtime, colour(fail), tracker=DefaultInFlightTracker(runtime))
+        parts = delivery(runtime, colour(fail), tracker=DefaultInFlightTracker())
         row = claimed(runtime)
         assert [type(await parts.deliver(row)) for _ in range(2)] == [Retry, Retry]
 

@@ -18,13 +18,13 @@ from aftercommit import (
     InvalidOption,
     MetricsExporter,
     NotInTransaction,
-    OutboxWriter,
     WriterHook,
 )
 from aftercommit.events.claims import Claimed, NewEvent, RowKey
 from aftercommit.meter import Meter
 from aftercommit.ports import Capabilities, Colour, WrittenRows
 from aftercommit.runtime.threads import ThreadRuntime, run
+from aftercommit.writing.writer import OutboxWriter
 from tests.support import Collector, World
 
 

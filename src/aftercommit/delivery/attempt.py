@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context, copy_context
+from inspect import signature
 from typing import Any
 
 from aftercommit.delivery.limits import Limiter
@@ -14,6 +15,7 @@ from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.log import Log
 from aftercommit.events.outcome import NOTHING, Raised, Result, RetryAfter
 from aftercommit.events.payloads import PayloadTypes
+from aftercommit.events.queued import QueuedEvent
 from aftercommit.events.redact import error_text
 from aftercommit.handlers.handler import Fallback
 from aftercommit.handlers.routing import Route
@@ -33,7 +35,7 @@ class Attempt:
         self._runtime = runtime
         self._payloads = payloads
         self._meter = meter
-        self._interceptors = tuple(interceptors)
+        self._interceptors = tuple(map(Intercepting, interceptors))
         #: Nothing is to be done around the call itself.
         self._is_bare = not self._interceptors and not meter.exports
 
@@ -47,17 +49,17 @@ class Attempt:
         return listen(claimed, route, limiter, context)
 
     async def _intercepted(self, claimed: Claimed, route: Route, limiter: Limiter | None, context: Context) -> Result:
-        event = claimed.event
         result: Result = NOTHING
-        entered: list[EventInterceptor] = []
+        queued = QueuedEvent(claimed.event, claimed.source, claimed.attempts)
+        entered: list[Intercepting] = []
         for interceptor in self._interceptors:
-            result = await self._runtime.call(interceptor.before_dispatch, event, context=context)
+            result = await self._runtime.call(interceptor.before, *interceptor.told_before(queued), context=context)
             if isinstance(result, Raised):
                 break
             entered.append(interceptor)
         else:
             result = await self._listen(claimed, route, limiter, context)
-        await self._after(entered, event, result, context)
+        await self._after(entered, queued, result, context)
         return result
 
     async def fall_back(
@@ -109,14 +111,35 @@ class Attempt:
             log.error("%s is past its timeout and still runs; nothing can end it: %s", route.id, result.error.message)
         return result
 
-    async def _after(
-        self, entered: list[EventInterceptor], event: EventEnvelope, result: Result, context: Context
-    ) -> None:
+    async def _after(self, entered: list[Intercepting], queued: QueuedEvent, result: Result, context: Context) -> None:
         error = result.error if isinstance(result, Raised) else None
         for interceptor in reversed(entered):
-            told = await self._runtime.call(interceptor.after_dispatch, event, error, context=context)
+            told = await self._runtime.call(interceptor.after, *interceptor.told_after(queued, error), context=context)
             if isinstance(told, Raised):
-                log.warning("an interceptor failed after %r and is ignored: %s", event, error_text(told.error))
+                log.warning(
+                    "an interceptor failed after %r and is ignored: %s", queued.envelope, error_text(told.error)
+                )
+
+
+class Intercepting:
+    """An interceptor, and whether its methods want the QueuedEvent too: the last parameter is called `queued` then."""
+
+    def __init__(self, interceptor: EventInterceptor) -> None:
+        self.before, self.after = interceptor.before_dispatch, interceptor.after_dispatch
+        self._before_takes_queued, self._after_takes_queued = _takes_queued(self.before), _takes_queued(self.after)
+
+    def told_before(self, queued: QueuedEvent) -> tuple[object, ...]:
+        return (queued.envelope, queued) if self._before_takes_queued else (queued.envelope,)
+
+    def told_after(self, queued: QueuedEvent, error: BaseException | None) -> tuple[object, ...]:
+        return (queued.envelope, error, queued) if self._after_takes_queued else (queued.envelope, error)
+
+
+def _takes_queued(method: Callable[..., object]) -> bool:
+    try:
+        return list(signature(method).parameters)[-1:] == ["queued"]
+    except (TypeError, ValueError):  # some builtins do not tell
+        return False
 
 
 def context_of(event: EventEnvelope) -> Context:
@@ -142,6 +165,7 @@ def metadata_of(claimed: Claimed, handler_id: str) -> EventMetadata:
         created_at=claimed.created_at or event.occurred_at,
         headers=headers,
         context=carried,
+        source=claimed.source,
     )
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from aftercommit.events.claims import Claimed, Lease, RowKey, Undecodable, deadline_of
-from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.log import Log
 from aftercommit.events.order import OrderKey
 from aftercommit.ports import EventStore, Runtime
@@ -181,27 +180,3 @@ class Keeper(Repeating):
             renewed = await self._store.renew(chunk, self._lock_timeout)
             self._held.renew(chunk, renewed, deadline)
             log.debug("renewed %d of %d leases", len(renewed), len(chunk))
-
-
-class DefaultInFlightTracker:
-    """Ids that are being handled, for those who wire by hand; the outbox itself holds one copy of each row. With a
-    `ttl` an id that was never released is free again after it."""
-
-    def __init__(self, runtime: Runtime, ttl: Duration = 0) -> None:
-        self._runtime = runtime
-        self._lock = runtime.lock()
-        self._ttl = seconds_of(ttl, name="ttl")
-        self._since: dict[str, float] = {}
-
-    def try_acquire(self, event_id: str) -> bool:
-        now = self._runtime.clock()
-        with self._lock:
-            since = self._since.get(event_id)
-            if since is not None and (not self._ttl or now - since < self._ttl):
-                return False
-            self._since[event_id] = now
-            return True
-
-    def release(self, event_id: str) -> None:
-        with self._lock:
-            self._since.pop(event_id, None)

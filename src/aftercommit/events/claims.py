@@ -13,6 +13,7 @@ import msgspec
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.order import OrderKey
 from aftercommit.events.outcome import Outcome
+from aftercommit.events.queued import Source
 
 #: Fixed for ever: rows carry the number of their partition.
 PARTITION_COUNT: Final = 256
@@ -58,6 +59,7 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     event: EventEnvelope
     lease: Lease
     position: int
+    #: The table's; None for what comes from memory, right after its commit.
     created_at: datetime | None
     attempts: int = 0
     #: Deliveries that began as a suspect and never reported.
@@ -70,6 +72,11 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     age: timedelta = timedelta(0)
     #: What it is in order with; None where nothing is kept in order.
     order_key: OrderKey | None = None
+
+    @property
+    def source(self) -> Source:
+        """What comes from memory has no time of the table's."""
+        return Source.HOT if self.created_at is None else Source.COLD
 
 
 class Undecodable(msgspec.Struct, frozen=True):

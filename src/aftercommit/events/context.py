@@ -17,6 +17,7 @@ from typing import Any, Final
 from aftercommit.errors import InvalidHeaders, InvalidOption
 from aftercommit.events.fields import headers_of, read_only
 from aftercommit.events.log import Log
+from aftercommit.events.queued import Source
 from aftercommit.events.redact import error_text
 
 log = Log("aftercommit.context")
@@ -52,6 +53,8 @@ class EventMetadata:
     created_at: datetime
     headers: Mapping[str, str]
     context: Mapping[str, str]
+    #: From memory right after the commit, or out of the table.
+    source: Source = Source.COLD
 
     @property
     def is_retry(self) -> bool:

@@ -88,7 +88,8 @@ def _parsed(expression: str) -> tuple[_Step, ...]:
     root = _ROOT.match(expression)
     if root is not None and root[1] not in _ROOTS:
         _refuse(expression, f"begins with {root[0]}", fix="write #event, #root or #this, or leave it out")
-    rest, steps, at = f".{expression}" if root is None else expression[root.end() :], [], 0
+    rest, at = f".{expression}" if root is None else expression[root.end() :], 0
+    steps: list[_Step] = []
     while at < len(rest) or not steps:
         found = _STEP.match(rest, at)
         if found is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from itertools import chain
-from typing import Final
+from typing import Final, Protocol
 
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import EVERYWHERE, THE_REST, Agenda
@@ -19,7 +19,6 @@ from aftercommit.events.log import Log
 from aftercommit.events.order import OrderKey
 from aftercommit.events.outcome import Dead
 from aftercommit.events.redact import error_text
-from aftercommit.hooks import OutboxPollerHandler
 from aftercommit.meter import Meter
 from aftercommit.polling.due import Found, Look
 from aftercommit.ports import Runtime
@@ -36,6 +35,17 @@ _BUSY: Final = 0.25
 Row = Claimed | Undecodable
 
 
+class Taker(Protocol):
+    """Takes what the poller claims."""
+
+    def handle(self, claimed: Claimed, *followers: Claimed) -> bool:
+        """False ends the cycle; the event is given back. Where order is kept the later events of its key come with it,
+        and are taken with it or not at all."""
+
+    def room(self) -> int:
+        """How many more it could take now."""
+
+
 class OutboxPoller(Service):
     """Claims what is due, only as much as its handler has room for, and sleeps until something may be due again."""
 
@@ -43,7 +53,7 @@ class OutboxPoller(Service):
         self,
         runtime: Runtime,
         look: Look,
-        handler: OutboxPollerHandler,
+        handler: Taker,
         delivery: Delivery,
         agenda: Agenda,
         settler: Settler,

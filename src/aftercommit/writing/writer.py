@@ -15,7 +15,7 @@ from aftercommit.events.claims import Claimed, Lease, NewEvent, RowKey, deadline
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
-from aftercommit.hooks import WriterHook
+from aftercommit.hooks import WriterHook, at_work
 from aftercommit.meter import Meter
 from aftercommit.ports import EventStore, Runtime, TxContext
 
@@ -83,7 +83,7 @@ class OutboxWriter:
         self._runtime = runtime
         self._store = store
         self._meter = meter
-        self._hook = hook if hook is not None and type(hook) is not WriterHook else None
+        self._hook = at_work(hook)
         self._hot_path = hot_path
         #: Seconds for which a lease of this process may be used.
         self._usable = 0.0 if hot_path is None else deadline_of(0.0, hot_path.lock_timeout)

@@ -1,0 +1,61 @@
+"""The rooms between the lanes and the table, built from the bottom up: what the façade and the components share."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import uuid4
+
+from aftercommit.config import OutboxConfig
+from aftercommit.delivery.agenda import Agenda
+from aftercommit.delivery.chain import Delivery
+from aftercommit.delivery.lanes import Lanes
+from aftercommit.delivery.leases import Held, Holding, Keeper
+from aftercommit.delivery.ownership import Ownership
+from aftercommit.delivery.settler import Settler
+from aftercommit.delivery.worker import OutboxDispatcher
+from aftercommit.handlers.routing import Router
+from aftercommit.meter import Meter
+from aftercommit.ports import EventStore, Runtime
+
+
+class Assembly:
+    """Takes events from the lanes to their outcomes in the table, and keeps their leases meanwhile. Each has an owner
+    id of its own: what an earlier one held is not this one's."""
+
+    def __init__(self, runtime: Runtime, store: EventStore, router: Router, config: OutboxConfig) -> None:
+        self.runtime = runtime
+        #: Never another start's, whatever name was chosen: it is a part of the fence.
+        self.owner = "/".join(filter(None, (config.owner_id, str(uuid4()))))
+        self.router = router
+        self._store = store
+        self._config = config
+        self.meter = meter = Meter(runtime, config.metrics)
+        self.held = held = Held(runtime)
+        # What falls due after the next round is found by that round.
+        horizon = 2 * (config.max_poll_interval or config.poll_interval)
+        self.agenda = agenda = Agenda(runtime, held, interval=config.poll_interval, horizon=horizon)
+        self.lanes = lanes = Lanes[Holding](
+            runtime,
+            agenda,
+            hot_capacity=config.hot_queue_capacity,
+            cold_capacity=config.cold_queue_capacity,
+            alone_from=min(1, config.max_abandoned - 1),
+        )
+        self.settler = settler = Settler(runtime, store, held, agenda, lanes, meter, config)
+        self.ownership = Ownership(runtime)
+        self.delivery = Delivery(runtime, router, meter, config)
+        self.dispatcher = OutboxDispatcher(
+            runtime, store, lanes, self.delivery, settler, held, self.ownership, meter, config
+        )
+        self.keeper = Keeper(runtime, store, held, lanes, lock_timeout=config.lock_timeout)
+
+    def start_delivering(self) -> None:
+        self.keeper.start()
+        self.settler.start()
+        self.dispatcher.start()
+
+    async def stop_delivering(self, drain_timeout: timedelta) -> None:
+        """Finish what waits within the time, give back the rest, and get it all written. The keeper goes on, so that no
+        lease runs out meanwhile."""
+        await self.dispatcher.close(drain_timeout)
+        await self.settler.finish(drain_timeout.total_seconds())
