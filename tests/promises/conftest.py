@@ -49,8 +49,8 @@ def fleet(request: pytest.FixtureRequest, nursery: Nursery, tmp_path: Path) -> I
 
 
 def leaving_nothing(fleet: Fleet) -> Iterator[Fleet]:
-    """Behind a process that was killed, a server goes on with what it was last asked for. The claim of one took the
-    rows of the next test."""
+    """Behind a process that was killed, a server goes on with what it was last asked for, and the claim of one would
+    take the rows of the next test."""
     before = sessions(fleet.table)
     yield fleet
     fleet.end_processes()

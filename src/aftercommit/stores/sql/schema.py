@@ -54,9 +54,11 @@ class Schema:
         """Create or upgrade when asked to on construction; else only check."""
         if self.is_ready:
             return
-        if self._creates:
+        settings = await self._executor.transact(self._fit_settings, writes=False)
+        if self._creates and _version_of(settings) < self.version:
             await self._upgrade()
-        await self._check()
+            settings = await self._executor.transact(self._fit_settings, writes=False)
+        await self._check(settings)
         self.is_ready = True
 
     async def create(self) -> None:
@@ -64,7 +66,7 @@ class Schema:
         await self._upgrade()
         if kept_order(await self._executor.transact(self._settings, writes=False)) != self._order:
             await self._executor.transact(self._reorder)
-        await self._check()
+        await self._check(await self._executor.transact(self._fit_settings, writes=False))
         self.is_ready = True
 
     async def _upgrade(self) -> None:
@@ -79,7 +81,7 @@ class Schema:
             await self._optional(tx, "schema_unlock")
 
     async def _version(self, tx: Tx) -> int:
-        return int((await self._settings(tx)).get("version", 0))
+        return _version_of(await self._settings(tx))
 
     async def _migrate(self, tx: Tx, *, is_new: bool) -> None:
         """One stretch of migrations. The lock is held by this transaction; what runs online does so beside it, and
@@ -87,7 +89,7 @@ class Schema:
         await self._lock(tx, is_new=is_new)
         try:
             settings = await self._settings(tx)
-            current = int(settings.get("version", 0))
+            current = _version_of(settings)
             stretch = self._stretch(current)
             is_foreign = current == 0 and await self._has(tx, self._names.table)
             try:
@@ -149,8 +151,7 @@ class Schema:
         statement = self._sql[name]
         return await tx.fetch(statement.sql, statement.bind(name=self._names.qualified(self._names.table)))
 
-    async def _check(self) -> None:
-        settings = await self._executor.transact(self._fit_settings, writes=False)
+    async def _check(self, settings: dict[str, str]) -> None:
         if not settings:
             is_there = await self._executor.transact(lambda tx: self._has(tx, self._names.table), writes=False)
             raise self._foreign() if is_there else missing(self._names)
@@ -214,6 +215,11 @@ class Schema:
     def script(self, first: int = 1, last: int | None = None) -> str:
         """Migrations as one script, all or some, with the facts that `ensure` looks for."""
         return script_of(self._sql, self._names, self._order, first=first, last=last)
+
+
+def _version_of(settings: Mapping[str, str]) -> int:
+    """0 when there is no schema yet."""
+    return int(settings.get("version", 0))
 
 
 def _facts(order: Order) -> dict[str, str]:
