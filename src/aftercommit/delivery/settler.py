@@ -16,7 +16,7 @@ from aftercommit.delivery.leases import Held, Holding
 from aftercommit.delivery.outcomes import rule_of, without_text
 from aftercommit.events.claims import RowKey, Settlement
 from aftercommit.events.log import Log
-from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Done, Outcome, Release, Retry
+from aftercommit.events.outcome import RELEASE, Dead, Defer, Done, Outcome, Release, Retry
 from aftercommit.events.redact import error_text, traceback_text
 from aftercommit.meter import Meter
 from aftercommit.ports import EventStore, Runtime
@@ -262,11 +262,7 @@ class Settler(Service):
         free, claimed_anew = self._held.let_go([(entry.holding, entry.epoch) for entry in group])
         counts: Counter[str] = Counter()
         for entry in group:
-            if not refused and not claimed_anew and entry.outcome is DONE:  # nearly always
-                entry.is_answered = True
-                counts["dispatch_success"] += 1
-                continue
-            is_refused = entry.holding.lease.key in refused
+            is_refused = bool(refused) and entry.holding.lease.key in refused
             if claimed_anew and entry.holding in claimed_anew:
                 # What was refused stands under the new lease; after what was written nobody would deliver under it.
                 again = entry if is_refused else Unsettled(entry.holding, RELEASE, entry.holding.lease.epoch)

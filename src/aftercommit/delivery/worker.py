@@ -3,9 +3,8 @@ the short way from a commit to a worker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from itertools import chain
 
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import EVERYWHERE, Agenda
@@ -95,11 +94,11 @@ class OutboxDispatcher:
 
     def enqueue_cold(self, claimed: Claimed, *followers: Claimed) -> bool:
         """False when the cold lane has no room for them all, or is closed."""
-        return self.enqueue_runs(((claimed, *followers),))
+        return self.enqueue_all((claimed, *followers))
 
-    def enqueue_runs(self, runs: Sequence[Sequence[Claimed]]) -> bool:
+    def enqueue_all(self, rows: Iterable[Claimed]) -> bool:
         """Events of one key together, in their order. False when the cold lane has no room for all of them."""
-        admitted = self._held.admit(chain.from_iterable(runs))
+        admitted = self._held.admit(rows)
         if not admitted:
             return True
         if not self.lanes.offer(admitted):
@@ -159,16 +158,15 @@ class OutboxDispatcher:
             log.debug("%s waited in memory past its lease and is left to the table", holding)
             self._settler.add(holding, RELEASE)
             return False
-        if holding.is_suspect:
-            if not await self._may_start_suspect(holding):
-                return False
-            now = self._runtime.clock()
+        if holding.is_suspect and not await self._may_start_suspect(holding):
+            return False
         if self._is_giving_up:
             self._settler.add(holding, RELEASE)
             return False
-        holding.is_running, holding.began_at = True, now
+        # The clock is not read twice for nothing.
+        holding.is_running, holding.began_at = True, self._runtime.clock() if holding.is_suspect else now
         if self._meter.exports:
-            self._meter.record("dispatch_latency_ms", (now - holding.since) * 1000)
+            self._meter.record("dispatch_latency_ms", (holding.began_at - holding.since) * 1000)
         outcome = await self._delivery.deliver(claimed)
         holding.is_running = False
         entry = self._settler.add(holding, outcome)

@@ -27,7 +27,8 @@ def called(function: Callable[..., object], arguments: tuple[object, ...]) -> Re
     """Call a plain function. BaseException included: nothing but a Result may cross a thread or a future."""
     process = here.token
     try:
-        result = returned(function, function(*arguments))
+        value = function(*arguments)
+        result = NOTHING if value is None else returned(function, value)
     except BaseException as error:
         result = Raised(error)
     if here.token is not process:
@@ -36,9 +37,7 @@ def called(function: Callable[..., object], arguments: tuple[object, ...]) -> Re
 
 
 def returned(function: Callable[..., object], value: object) -> Result:
-    """What a function has returned. A generator is an error: nothing of its body has run."""
-    if value is None:
-        return NOTHING
+    """What a function has returned, and not nothing. A generator is an error: nothing of its body has run."""
     if not (inspect.isgenerator(value) or inspect.isasyncgen(value)) or inspect.isawaitable(value):
         return Ok(value)
     return Raised(
@@ -58,7 +57,7 @@ async def called_async(
         value = (call or function)(*arguments)
         while value is not None and inspect.isawaitable(value):  # a forgotten `await` must not pass for a success
             value = await value
-        result = returned(function, value)
+        result = NOTHING if value is None else returned(function, value)
     except BaseException as error:
         result = Raised(error)
     if here.token is not process:

@@ -9,7 +9,7 @@ from contextvars import Context
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aftercommit.events.outcome import Raised, Result
+from aftercommit.events.outcome import NOTHING, Raised, Result
 from aftercommit.ports import Colour
 from aftercommit.runtime.colours import Limit, awaited, called, called_async, is_async, returned
 from aftercommit.runtime.handler_threads import DaemonThreads
@@ -115,7 +115,8 @@ class ThreadRuntime:
         if limit is None:
             process = here.token
             try:
-                result = returned(function, context.run(function, *arguments))
+                value = context.run(function, *arguments)
+                result = NOTHING if value is None else returned(function, value)
             except BaseException as error:  # nothing but a Result may leave the call
                 result = Raised(error)
             if here.token is not process:

@@ -124,7 +124,7 @@ class AsyncpgLink(Link):
     async def run(self, sql: str, parameters: Sequence[object]) -> QueryResult:
         """Parsed anew, whatever the connection has cached, and under no name, which a pooler's session may have."""
         statement = await self.raw.prepare(sql, name="")
-        rows = [tuple(row) for row in await statement.fetch(*parameters)]
+        rows = list(map(tuple, await statement.fetch(*parameters)))
         return QueryResult(rows, _count_of(statement.get_statusmsg()))
 
     async def command(self, *words: str) -> int:

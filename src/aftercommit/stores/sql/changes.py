@@ -12,7 +12,7 @@ import msgspec
 
 from aftercommit.events.claims import ClaimRequest, RowKey, Settlement
 from aftercommit.events.envelope import EventStatus
-from aftercommit.events.outcome import Dead, Defer, Done, Release, Retry
+from aftercommit.events.outcome import DONE, Dead, Defer, Done, Release, Retry
 from aftercommit.ports import Tx
 from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.rows import AVAILABLE_AT, POSITION, HeldRow, as_group, to_micros
@@ -89,9 +89,13 @@ class ByStatement:
     def _grouped(self, settlements: Sequence[Settlement]) -> Groups:
         """Which statement writes an outcome, and with which values."""
         sql = self._sql
+        done_rows: list[HeldRow] = []
         groups: dict[Statement, list[HeldRow]] = {}
         for settlement in settlements:
             lease, statement = settlement.lease, self._done
+            if settlement.outcome is DONE:  # nearly all are
+                done_rows.append((*lease.key, lease.owner, lease.epoch, None, None, 0, None))
+                continue
             delay: int | None = None
             error: str | None = None
             done: tuple[str, ...] = ()
@@ -114,6 +118,8 @@ class ByStatement:
             handlers = as_group(done) if done else None
             row = (*lease.key, lease.owner, lease.epoch, delay, error, counted, handlers)
             groups.setdefault(statement, []).append(row)
+        if done_rows:
+            groups.setdefault(self._done, []).extend(done_rows)
         return groups
 
 
