@@ -174,48 +174,54 @@ def other_database(url: str, name: str) -> str:
 @pytest.fixture
 def private_postgres() -> Iterator[servers.PrivatePostgres]:
     """A PostgreSQL that the test may stop and start."""
-    yield from _started(servers.PrivatePostgres)
+    yield from started(servers.PrivatePostgres)
 
 
 @pytest.fixture
 def private_mariadb() -> Iterator[servers.PrivateMariadb]:
     """A MariaDB that the test may stop and start."""
-    yield from _started(servers.PrivateMariadb)
+    yield from started(servers.PrivateMariadb)
 
 
 @pytest.fixture
 def private_redis(request: pytest.FixtureRequest) -> Iterator[redis_servers.PrivateRedis]:
     """A Redis that the test may stop, kill and start; with the settings of its mark `redis_settings`, if it has one."""
     mark = request.node.get_closest_marker("redis_settings")
-    yield from _started(lambda: redis_servers.PrivateRedis(**(mark.kwargs if mark else {})))
+    yield from started(lambda: redis_servers.PrivateRedis(**(mark.kwargs if mark else {})))
 
 
 @pytest.fixture
 def private_valkey(request: pytest.FixtureRequest) -> Iterator[redis_servers.PrivateValkey]:
     """A Valkey likewise."""
     mark = request.node.get_closest_marker("redis_settings")
-    yield from _started(lambda: redis_servers.PrivateValkey(**(mark.kwargs if mark else {})))
+    yield from started(lambda: redis_servers.PrivateValkey(**(mark.kwargs if mark else {})))
 
 
 @pytest.fixture
 def redis_replicas() -> Iterator[redis_servers.RedisReplicas]:
     """A master and its replica, which the test may let fail over."""
-    yield from _started(redis_servers.RedisReplicas)
+    yield from started(redis_servers.RedisReplicas)
+
+
+@pytest.fixture
+def redis_sentinels() -> Iterator[redis_servers.RedisSentinels]:
+    """A master and its replica, and three Sentinels that let it fail over."""
+    yield from started(redis_servers.RedisSentinels)
 
 
 @pytest.fixture(scope="session")
 def redis_cluster() -> Iterator[redis_servers.RedisCluster]:
     """Three private nodes. It is there for all tests of a worker: each has a table of its own."""
-    yield from _started(redis_servers.RedisCluster)
+    yield from started(redis_servers.RedisCluster)
 
 
 @pytest.fixture
 def pgbouncer(postgres_url: str) -> Iterator[servers.Pgbouncer]:
     """A pooler in transaction mode before this worker's PostgreSQL database."""
-    yield from _started(lambda: servers.Pgbouncer(postgres_url))
+    yield from started(lambda: servers.Pgbouncer(postgres_url))
 
 
-def _started(make: Callable[[], Any]) -> Iterator[Any]:
+def started(make: Callable[[], Any]) -> Iterator[Any]:
     with ExitStack() as stack:
         try:
             made = stack.enter_context(make())

@@ -1,4 +1,4 @@
-"""Private Redis servers for tests: one, a master with its replica, and a cluster of three.
+"""Private Redis servers for tests: one, a master with its replica, with Sentinels as well, and a cluster of three.
 
 Valkey is taken where it is what is installed; `PrivateValkey` is one in any case. Nothing here sleeps: whoever waits
 for a server asks it.
@@ -20,6 +20,9 @@ from tests.unpacked import VALKEY
 
 #: Far longer than a replica takes to follow, or a cluster to form.
 PATIENCE = 60.0
+
+#: What Sentinels call the master and its replica.
+SERVICE = "events"
 
 #: The hash slots of a cluster.
 SLOTS = 16384
@@ -158,6 +161,74 @@ class RedisReplicas:
         self.master.stop(immediate=True)
         self.replica.ask("REPLICAOF", "NO", "ONE")
         return self.replica
+
+
+class PrivateSentinel(PrivateRedis):
+    """Watches a master, and agrees with another one on who leads when it is away."""
+
+    name = "sentinel"
+
+    def __init__(self, watched: PrivateRedis) -> None:
+        super().__init__()
+        self._watched = watched
+
+    def _make(self) -> None:
+        super()._make()
+        (self.folder / "sentinel.conf").write_text(
+            f"port {self.port}\nbind 127.0.0.1\ndir {self.folder / 'data'}\n"
+            f"sentinel monitor {SERVICE} 127.0.0.1 {self._watched.port} 2\n"
+            # Nobody is taken for dead before a test has killed him, however busy the machine is.
+            f"sentinel down-after-milliseconds {SERVICE} 600000\nsentinel failover-timeout {SERVICE} 5000\n"
+        )
+
+    def _command(self) -> list[str | Path]:
+        return [*self._server, "sentinel.conf", "--sentinel"]
+
+
+class RedisSentinels:
+    """A master, a replica that follows it, and three that watch them and change who leads."""
+
+    def __init__(self) -> None:
+        self.replicas = RedisReplicas()
+        self._watchers: list[PrivateSentinel] = []
+        self._stack = ExitStack()
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        return [("127.0.0.1", each.port) for each in self._watchers]
+
+    def __enter__(self) -> RedisSentinels:
+        with ExitStack() as stack:
+            stack.enter_context(self.replicas)
+            self._watchers = [stack.enter_context(PrivateSentinel(self.replicas.master)) for _ in range(3)]
+            until(lambda: all(map(_knows_all, self._watchers)), "Sentinels that know each other")
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def leader(self) -> PrivateRedis:
+        """As most Sentinels say."""
+        ports = [int(each.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)[1]) for each in self._watchers]
+        port = max(set(ports), key=ports.count)
+        return self.replicas.master if port == self.replicas.master.port else self.replicas.replica
+
+    def kill_leader(self) -> PrivateRedis:
+        """Without a word. Who leads then, when it does."""
+        dead = self.leader()
+        dead.stop(immediate=True)
+        for each in self._watchers:
+            each.ask("SENTINEL", "SET", SERVICE, "down-after-milliseconds", 500)
+        until(lambda: self.leader() is not dead, "another one that leads")
+        until(lambda: info(self.leader(), "replication")["role"] == "master", "a replica that leads")
+        return self.leader()
+
+
+def _knows_all(sentinel: PrivateSentinel) -> bool:
+    with connected(sentinel.url) as client:
+        told = client.sentinel_masters()[SERVICE]
+    return bool(told["num-other-sentinels"] == 2 and told["num-slaves"] == 1)
 
 
 class RedisCluster:

@@ -15,7 +15,7 @@ from redis.exceptions import MovedError, ResponseError
 
 from aftercommit.ports import Colour
 from aftercommit.runtime.process import here
-from aftercommit.stores.redis.link import ANSWER, MOVES, message_of, packed
+from aftercommit.stores.redis.link import ANSWER, LENT_FOR, MOVES, message_of, packed
 from aftercommit.stores.redis.scripts import Command
 
 
@@ -116,7 +116,7 @@ class AsyncClusterLink:
 
 
 async def _call(pool: ConnectionPool, commands: tuple[Command, ...]) -> list[Any]:
-    connection = await pool.get_connection()
+    connection = await pool.get_connection(*LENT_FOR)
     try:
         await connection.send_packed_command(packed(commands))
         return [await _reply(connection) for _ in commands]

@@ -6,12 +6,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
+import redis
+
 from aftercommit.ports import Colour
 from aftercommit.stores.redis.scripts import Command
 
 #: Seconds within which a server that is there takes a connection, and answers.
 CONNECT: Final = 5.0
 ANSWER: Final = 15.0
+
+#: What a pool has to be told to lend a connection. Before 5.3 it is for what, of which it makes nothing.
+LENT_FOR: Final[tuple[str, ...]] = () if redis.VERSION >= (5, 3) else ("",)
 
 #: How often a command follows a slot to another node of a cluster. It has run on none before.
 MOVES: Final = 5

@@ -13,7 +13,7 @@ from redis.connection import ConnectionPool
 from redis.exceptions import MovedError, ResponseError
 
 from aftercommit.ports import Colour
-from aftercommit.stores.redis.link import ANSWER, MOVES, message_of, packed
+from aftercommit.stores.redis.link import ANSWER, LENT_FOR, MOVES, message_of, packed
 from aftercommit.stores.redis.scripts import Command
 
 
@@ -98,7 +98,7 @@ class BlockingClusterLink:
 
 
 def _call(pool: ConnectionPool, commands: tuple[Command, ...]) -> list[Any]:
-    connection = pool.get_connection()
+    connection = pool.get_connection(*LENT_FOR)
     try:
         connection.send_packed_command(packed(commands))
         return [_reply(connection) for _ in commands]
