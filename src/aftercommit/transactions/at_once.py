@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
 from aftercommit.ports import Callback, EventStore, OpenTransaction, Runtime, TxContext, WrittenRows
-from aftercommit.transactions.callbacks import checked, run_all
-from aftercommit.transactions.owned import end_given_up, given_up, our_word_for
+from aftercommit.transactions.callbacks import checked, our_word_for, run_all
+from aftercommit.transactions.owned import end_given_up, given_up
 
 T = TypeVar("T")
 

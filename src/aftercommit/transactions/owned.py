@@ -13,7 +13,7 @@ from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
 from aftercommit.ports import Callback, EventStore, OpenTransaction, Runtime, WrittenRows
 from aftercommit.runtime.process import here
-from aftercommit.transactions.callbacks import checked, run_all
+from aftercommit.transactions.callbacks import checked, our_word_for, run_all
 from aftercommit.transactions.lending import LendsConnection
 from aftercommit.transactions.pending import PendingWrite, forgive, refuse_unawaited
 from aftercommit.transactions.texts import may_undo, refuse_control
@@ -72,15 +72,6 @@ async def end_given_up(runtime: Runtime) -> None:
             given_up.append(lost)
         elif lost._root is not None:
             await lost._undo(lost._root, _ended_elsewhere())  # whose notes are what its callbacks raise
-
-
-def our_word_for(error: BaseException, store: EventStore) -> BaseException:
-    """What happens to the database as a whole is said in our words; all else is between the user and the driver."""
-    outage = store.outage(error) if isinstance(error, Exception) else None
-    if outage is None:
-        return error
-    outage.__cause__ = error
-    return outage
 
 
 class OwnedTransaction(LendsConnection):

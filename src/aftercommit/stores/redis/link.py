@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from aftercommit.ports import Colour
-from aftercommit.stores.redis.scripts import Command, Word
+from aftercommit.stores.redis.scripts import Command
 
 #: Seconds within which a server that is there takes a connection, and answers.
 CONNECT: Final = 5.0
@@ -67,19 +67,16 @@ def packed(commands: Sequence[Command]) -> list[bytes]:
     for command in commands:
         # A script's name and keys are the same in every call of it.
         same = 3 + int(command[2]) if command[0] == b"EVALSHA" else 1
-        parts += (b"*%d\r\n" % len(command), _same_words(command[:same]))
-        parts += [_word(each) for each in command[same:]]
+        parts += (b"*%d\r\n" % len(command), _same(command[:same]), _words(command[same:]))
     return [b"".join(parts)]
 
 
-@lru_cache(maxsize=256)
-def _same_words(words: Command) -> bytes:
-    return b"".join(map(_word, words))
+def _words(words: Command) -> bytes:
+    encoded = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    return b"".join([b"$%d\r\n%b\r\n" % (len(each), each) for each in encoded])
 
 
-def _word(word: Word) -> bytes:
-    said = word if isinstance(word, bytes) else str(word).encode()
-    return b"$%d\r\n%b\r\n" % (len(said), said)
+_same: Final = lru_cache(maxsize=256)(_words)
 
 
 def message_of(reply: object) -> bytes:

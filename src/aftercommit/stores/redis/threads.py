@@ -123,11 +123,20 @@ class Kept:
             one.connection.disconnect()  # what it has still to say must not be heard by another
             self.pool.release(one.connection)
             raise
-        self._idle.append(one)
-        if self._waiting:
-            with suppress(IndexError):  # others have taken it
-                self.pool.release(self._idle.pop().connection)
+        self._keep(one)
         return replies
+
+    def _keep(self, one: Connected) -> None:
+        """Those who wait go first. One may have begun to wait meanwhile, and have found nothing here."""
+        if not self._waiting:
+            self._idle.append(one)
+            if not self._waiting:
+                return
+            try:
+                one = self._idle.pop()
+            except IndexError:  # others have taken it
+                return
+        self.pool.release(one.connection)
 
     def _take(self) -> Connected:
         try:
