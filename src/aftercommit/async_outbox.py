@@ -20,6 +20,7 @@ from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.aio import AsyncioRuntime
+from aftercommit.transactions.at_once import at_once
 from aftercommit.transactions.by_hand import ByHand
 from aftercommit.transactions.joined import DbapiTransaction, UnitOfWork
 from aftercommit.transactions.owned import OwnedTransaction, has_any
@@ -79,7 +80,10 @@ class AsyncOutbox(OutboxBase):
 
     async def _write_all_at_once(self, envelopes: list[EventEnvelope]) -> list[str]:
         """In a transaction of its own."""
-        async with self.transaction() as transaction:
+        if self.config.writer_hook is None:
+            engine = self._current()
+            return await at_once(self._store, engine.runtime, partial(engine.writer.write_all, envelopes))
+        async with self.transaction() as transaction:  # which what the hook writes is part of
             return await self._write_all(envelopes, transaction)
 
     def write_all(self, events: Iterable[object], *, tx: Any = None) -> Coroutine[Any, Any, list[str]]:

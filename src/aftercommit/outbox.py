@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable, Coroutine, Iterable
 from enum import Enum
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from aftercommit.base import OutboxBase
@@ -20,6 +20,7 @@ from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime, run
+from aftercommit.transactions.at_once import at_once
 from aftercommit.transactions.by_hand import ByHand
 from aftercommit.transactions.joined import DbapiTransaction, UnitOfWork
 from aftercommit.transactions.owned import OwnedTransaction, has_any
@@ -67,7 +68,10 @@ class Outbox(OutboxBase):
 
     def _write(self, envelopes: list[EventEnvelope], tx: Any) -> list[str]:
         if not self._needs_transaction and tx is None and not has_any(self):
-            with self.transaction():
+            if self.config.writer_hook is None:
+                engine = self._engine or self._current()
+                return run(at_once(self._store, engine.runtime, partial(engine.writer.write_all, envelopes)))
+            with self.transaction():  # which what the hook writes is part of
                 return self._write(envelopes, tx)
         context = self._context(tx)
         if not isinstance(context, OwnedTransaction):

@@ -1,10 +1,11 @@
-"""What is called when a transaction has ended: every one of them, whatever one of them raises."""
+"""The end of a transaction: what is called then, every one of them whatever one of them raises, and how its errors are
+told."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aftercommit.ports import Callback
+from aftercommit.ports import Callback, EventStore
 
 
 def checked(callback: Callback) -> Callback:
@@ -32,3 +33,12 @@ def run_all(callbacks: Iterable[Callback], *, beside: BaseException | None = Non
             loudest.add_note(f"another callback failed too: {each!r}")
     if loudest is not beside:
         raise loudest
+
+
+def our_word_for(error: BaseException, store: EventStore) -> BaseException:
+    """What happens to the database as a whole is said in our words; all else is between the user and the driver."""
+    outage = store.outage(error) if isinstance(error, Exception) else None
+    if outage is None:
+        return error
+    outage.__cause__ = error
+    return outage

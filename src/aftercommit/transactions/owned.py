@@ -13,7 +13,7 @@ from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
 from aftercommit.ports import Callback, EventStore, OpenTransaction, Runtime, WrittenRows
 from aftercommit.runtime.process import here
-from aftercommit.transactions.callbacks import checked, run_all
+from aftercommit.transactions.callbacks import checked, our_word_for, run_all
 from aftercommit.transactions.lending import LendsConnection
 from aftercommit.transactions.pending import PendingWrite, forgive, refuse_unawaited
 from aftercommit.transactions.texts import may_undo, refuse_control
@@ -57,7 +57,21 @@ def innermost(outbox: object) -> OwnedTransaction | None:
 
 def has_any(outbox: object) -> bool:
     """Whether one of this outbox is open around the running code, whoever has opened it."""
-    return any(each.outbox is outbox and each._root is not None for each in _open.get())
+    around = _open.get()
+    return bool(around) and any(each.outbox is outbox and each._root is not None for each in around)
+
+
+async def end_given_up(runtime: Runtime) -> None:
+    """Roll back those that nobody can end any more. One of another outbox is left to it: its loop may be another."""
+    for _ in range(len(given_up)):
+        try:
+            lost = given_up.popleft()
+        except IndexError:  # another thread is at it
+            return
+        if lost._runtime is not runtime:
+            given_up.append(lost)
+        elif lost._root is not None:
+            await lost._undo(lost._root, _ended_elsewhere())  # whose notes are what its callbacks raise
 
 
 class OwnedTransaction(LendsConnection):
@@ -134,12 +148,8 @@ class OwnedTransaction(LendsConnection):
     async def _begin(self) -> None:
         if self._root is not None or self._ended is not None:
             raise TransactionEnded("this transaction was begun before", fix="call outbox.transaction() for each block")
-        for _ in range(len(given_up)):
-            lost = given_up.popleft() if given_up else self  # another thread may be at it
-            if lost._runtime is not self._runtime:  # of another outbox, whose event loop may be another
-                given_up.append(lost)
-            elif lost._root is not None:
-                await lost._undo(lost._root, _ended_elsewhere())  # whose notes are what its callbacks raise
+        if given_up:
+            await end_given_up(self._runtime)
         outer = innermost(self.outbox)
         if outer is None:
             if not self._store.is_ready:
@@ -162,7 +172,7 @@ class OwnedTransaction(LendsConnection):
             try:
                 await root.opened.savepoint(self._savepoint)
             except Exception as error:
-                raise self._ours(error)  # noqa: B904
+                raise our_word_for(error, self._store)  # noqa: B904
         root.blocks.append(self)
         self._root = root
         # One that was ended in another context is still in this one.
@@ -176,15 +186,7 @@ class OwnedTransaction(LendsConnection):
         try:
             return await root.opened.query(sql, parameters)
         except Exception as error:
-            raise self._ours(error)  # noqa: B904
-
-    def _ours(self, error: BaseException) -> BaseException:
-        """What happens to the database as a whole is said in our words; all else is between the user and the driver."""
-        outage = self._store.outage(error) if isinstance(error, Exception) else None
-        if outage is None:
-            return error
-        outage.__cause__ = error
-        return outage
+            raise our_word_for(error, self._store)  # noqa: B904
 
     async def _commit(self) -> None:
         """Commit, or release the savepoint. Again is fine."""
@@ -207,7 +209,7 @@ class OwnedTransaction(LendsConnection):
                     await self._forget_undone(root)
                 await root.opened.commit()
         except BaseException as error:
-            ours = self._ours(error)
+            ours = our_word_for(error, self._store)
             await self._undo(root, ours)
             raise ours  # noqa: B904
         self._end("committed", root)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from redis import exceptions
 from redis.asyncio import ConnectionPool, RedisCluster
@@ -18,6 +18,9 @@ from aftercommit.runtime.process import here
 from aftercommit.stores.redis.link import ANSWER, LENT_FOR, MOVES, message_of, packed
 from aftercommit.stores.redis.scripts import Command
 
+#: Bytes that are written without waiting for room. A buffer of the loop's holds as many.
+SMALL: Final = 65_536
+
 
 class AsyncLink:
     """Over a pool: the outbox's own, of which there is one for the loop at hand, or the user's."""
@@ -27,49 +30,49 @@ class AsyncLink:
     def __init__(self, make: Callable[[], ConnectionPool], *, is_own: bool) -> None:
         self._make = make
         self._is_own = is_own
-        self._pool: ConnectionPool | None = None
+        self._kept: Kept | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._token = here.token
 
     @classmethod
     def over_pool(cls, pool: ConnectionPool) -> Self:
         return cls(lambda: pool, is_own=False)
 
-    def _lender(self) -> ConnectionPool:
-        pool, loop = self._pool, asyncio.get_running_loop()
-        if pool is None or self._loop is not loop:
+    def _lender(self) -> Kept:
+        kept, loop = self._kept, asyncio.get_running_loop()
+        if kept is None or self._loop is not loop:
             self.abandon()
-            pool = self._pool = self._make()
-            self._loop, self._token = loop, here.token
-        return pool
+            kept = self._kept = Kept(self._make())
+            self._loop = loop
+        return kept
 
     async def call(self, *commands: Command) -> list[Any]:
-        return await _call(self._lender(), commands)
+        lender = self._lender()
+        return await (lender.call(commands) if self._is_own else _call(lender.pool, commands))
 
     async def listen(self, channel: bytes) -> AsyncSubscription:
-        pool = self._lender()
+        pool = self._lender().pool
         return await AsyncSubscription.open(pool.connection_class, pool.connection_kwargs, channel)
 
     def over(self, pool: Any) -> AsyncLink:
         return AsyncLink.over_pool(pool)
 
     async def close(self) -> None:
-        pool = self._pool
-        if not self._is_own or pool is None:
+        kept = self._kept
+        if not self._is_own or kept is None:
             return
         if self._loop is asyncio.get_running_loop():
-            self._pool = self._loop = None
-            await pool.disconnect()
+            self._kept = self._loop = None
+            await kept.pool.disconnect()
         else:
             self.abandon()
 
     def abandon(self) -> None:
         """Also when its loop has ended: then nobody can say good-bye on it."""
-        pool = self._pool
-        if self._is_own and pool is not None:
-            self._pool = self._loop = None
-            for connection in _connections(pool):
-                drop(connection, is_ours=self._token is here.token)
+        kept = self._kept
+        if self._is_own and kept is not None:
+            self._kept = self._loop = None
+            for connection in _connections(kept.pool):
+                drop(connection, is_ours=kept.process is here.token)
 
 
 class AsyncClusterLink:
@@ -115,16 +118,68 @@ class AsyncClusterLink:
     def abandon(self) -> None: ...
 
 
+class Kept:
+    """The connections of a pool of the outbox's own. Those that are idle stay here: the way into a pool of the driver's
+    and out of it costs as much as a command does. It counts, opens and closes them all the same."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self.pool = pool
+        self.process = here.token
+        self._idle: list[Any] = []
+        #: How many are after a connection from the pool, where those that are kept here do not count as free.
+        self._waiting = 0
+
+    async def call(self, commands: tuple[Command, ...]) -> list[Any]:
+        connection = self._idle.pop() if self._idle else None
+        if connection is None or not _is_quiet(connection):
+            connection = await self._from_pool(connection)
+        try:
+            replies = await _replies(connection, commands)
+        except BaseException:
+            await connection.disconnect(nowait=True)  # what it has still to say must not be heard by another
+            await self.pool.release(connection)
+            raise
+        if self._waiting:
+            await self.pool.release(connection)
+        else:
+            self._idle.append(connection)
+        return replies
+
+    async def _from_pool(self, unsound: Any) -> Any:
+        self._waiting += 1
+        try:
+            if unsound is not None:
+                await self.pool.release(unsound)  # which opens it again
+            return await self.pool.get_connection()
+        finally:
+            self._waiting -= 1
+
+
+def _is_quiet(connection: Any) -> bool:
+    """Nothing has come in, neither words nor the end of it: what is idle has nothing to hear. As the driver looks."""
+    reader, writer = connection._reader, connection._writer
+    return not (reader is None or writer is None or reader._buffer or reader.at_eof() or writer.is_closing())
+
+
 async def _call(pool: ConnectionPool, commands: tuple[Command, ...]) -> list[Any]:
     connection = await pool.get_connection(*LENT_FOR)
     try:
-        await connection.send_packed_command(packed(commands))
-        return [await _reply(connection) for _ in commands]
+        return await _replies(connection, commands)
     except BaseException:
         await connection.disconnect(nowait=True)  # what it has still to say must not be heard by another
         raise
     finally:
         await pool.release(connection)
+
+
+async def _replies(connection: Any, commands: tuple[Command, ...]) -> list[Any]:
+    data = packed(commands)
+    if len(data[0]) <= SMALL and connection._writer is not None:
+        # The driver would wait, in a task of its own, until the server has taken so much that there is room for more.
+        connection._writer.write(data[0])
+    else:
+        await connection.send_packed_command(data)
+    return [await _reply(connection) for _ in commands]
 
 
 async def _reply(connection: Any) -> Any:

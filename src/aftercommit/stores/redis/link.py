@@ -4,6 +4,7 @@ suspends."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 import redis
@@ -67,13 +68,20 @@ class Subscription(Protocol):
 
 def packed(commands: Sequence[Command]) -> list[bytes]:
     """As they go over the wire. The driver's own way takes three times as long."""
-    parts = []
+    parts: list[bytes] = []
     for command in commands:
-        parts.append(b"*%d\r\n" % len(command))
-        for word in command:
-            said = word if isinstance(word, bytes) else str(word).encode()
-            parts.append(b"$%d\r\n%b\r\n" % (len(said), said))
+        # A script's name and keys are the same in every call of it.
+        same = 3 + int(command[2]) if command[0] == b"EVALSHA" else 1
+        parts += (b"*%d\r\n" % len(command), _same(command[:same]), _words(command[same:]))
     return [b"".join(parts)]
+
+
+def _words(words: Command) -> bytes:
+    encoded = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    return b"".join([b"$%d\r\n%b\r\n" % (len(each), each) for each in encoded])
+
+
+_same: Final = lru_cache(maxsize=256)(_words)
 
 
 def message_of(reply: object) -> bytes:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import select
 import socket
+import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Self
 
 from redis import RedisCluster, exceptions
@@ -13,6 +16,7 @@ from redis.connection import ConnectionPool
 from redis.exceptions import MovedError, ResponseError
 
 from aftercommit.ports import Colour
+from aftercommit.runtime.process import here
 from aftercommit.stores.redis.link import ANSWER, LENT_FOR, MOVES, message_of, packed
 from aftercommit.stores.redis.scripts import Command
 
@@ -25,35 +29,37 @@ class BlockingLink:
     def __init__(self, make: Callable[[], ConnectionPool], *, is_own: bool) -> None:
         self._make = make
         self._is_own = is_own
-        self._pool: ConnectionPool | None = None
+        self._kept: Kept | None = None
 
     @classmethod
     def over_pool(cls, pool: ConnectionPool) -> Self:
         return cls(lambda: pool, is_own=False)
 
-    def _lender(self) -> ConnectionPool:
-        if self._pool is None:
-            self._pool = self._make()
-        return self._pool
+    def _lender(self) -> Kept:
+        kept = self._kept
+        if kept is None or kept.process is not here.token:
+            kept = self._kept = Kept(self._make())
+        return kept
 
     async def call(self, *commands: Command) -> list[Any]:
-        return _call(self._lender(), commands)
+        lender = self._lender()
+        return lender.call(commands) if self._is_own else _call(lender.pool, commands)
 
     async def listen(self, channel: bytes) -> BlockingSubscription:
-        return BlockingSubscription(_apart(self._lender()), channel)
+        return BlockingSubscription(_apart(self._lender().pool), channel)
 
     def over(self, pool: Any) -> BlockingLink:
         return BlockingLink.over_pool(pool)
 
     async def close(self) -> None:
-        pool = self._pool
-        if self._is_own and pool is not None:
-            self._pool = None
-            pool.disconnect()
+        kept = self._kept
+        if self._is_own and kept is not None:
+            self._kept = None
+            kept.pool.disconnect()
 
     def abandon(self) -> None:
         if self._is_own:
-            self._pool = None  # its connections close the child's copies of their sockets, and say nothing
+            self._kept = None  # its connections close the child's copies of their sockets, and say nothing
 
 
 class BlockingClusterLink:
@@ -97,16 +103,99 @@ class BlockingClusterLink:
     def abandon(self) -> None: ...
 
 
+class Kept:
+    """The connections of a pool of the outbox's own. Those that are idle stay here: the way into a pool of the driver's
+    and out of it costs as much as a command does. It counts, opens and closes them all the same."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self.pool = pool
+        self.process = here.token
+        self._idle: deque[Connected] = deque()
+        self._lock = threading.Lock()
+        #: How many are after a connection from the pool, where those that are kept here do not count as free.
+        self._waiting = 0
+
+    def call(self, commands: tuple[Command, ...]) -> list[Any]:
+        one = self._take()
+        try:
+            replies = _replies(one.connection, commands)
+        except BaseException:
+            one.connection.disconnect()  # what it has still to say must not be heard by another
+            self.pool.release(one.connection)
+            raise
+        self._keep(one)
+        return replies
+
+    def _keep(self, one: Connected) -> None:
+        """Those who wait go first. One may have begun to wait meanwhile, and have found nothing here."""
+        if not self._waiting:
+            self._idle.append(one)
+            if not self._waiting:
+                return
+            try:
+                one = self._idle.pop()
+            except IndexError:  # others have taken it
+                return
+        self.pool.release(one.connection)
+
+    def _take(self) -> Connected:
+        try:
+            one = self._idle.pop()
+        except IndexError:
+            return self._from_pool()
+        if one.is_quiet():
+            return one
+        self.pool.release(one.connection)  # which opens it again
+        return self._from_pool()
+
+    def _from_pool(self) -> Connected:
+        with self._lock:
+            self._waiting += 1
+        try:
+            with suppress(IndexError):  # one that came back before it was known that somebody waits
+                self.pool.release(self._idle.pop().connection)
+            return Connected(self.pool.get_connection(*LENT_FOR))
+        finally:
+            with self._lock:
+                self._waiting -= 1
+
+
+class Connected:
+    """A connection that is open, and can tell whether it still is."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self._socket = connection._sock
+        self._look: Callable[[], object] = partial(connection.can_read, 0)
+        if hasattr(select, "poll"):
+            poll = select.poll()
+            poll.register(self._socket, select.POLLIN)
+            self._look = partial(poll.poll, 0)
+
+    def is_quiet(self) -> bool:
+        """Nothing has come in, neither words nor the end of it: what is idle has nothing to hear."""
+        if self.connection._sock is not self._socket:
+            return False
+        try:
+            return not self._look()
+        except (exceptions.ConnectionError, exceptions.TimeoutError, OSError):
+            return False
+
+
 def _call(pool: ConnectionPool, commands: tuple[Command, ...]) -> list[Any]:
     connection = pool.get_connection(*LENT_FOR)
     try:
-        connection.send_packed_command(packed(commands))
-        return [_reply(connection) for _ in commands]
+        return _replies(connection, commands)
     except BaseException:
         connection.disconnect()  # what it has still to say must not be heard by another
         raise
     finally:
         pool.release(connection)
+
+
+def _replies(connection: Any, commands: tuple[Command, ...]) -> list[Any]:
+    connection.send_packed_command(packed(commands))
+    return [_reply(connection) for _ in commands]
 
 
 def _reply(connection: Any) -> Any:
