@@ -94,6 +94,9 @@ if TYPE_CHECKING:
     from aftercommit.handlers.handler import Handler as Handler
     from aftercommit.handlers.listeners import DefaultListenerRegistry as DefaultListenerRegistry
     from aftercommit.handlers.listeners import MultiListenerRegistry as MultiListenerRegistry
+    from aftercommit.handlers.objects import OutboxFallbackHandler as OutboxFallbackHandler
+    from aftercommit.handlers.objects import OutboxHandler as OutboxHandler
+    from aftercommit.handlers.objects import OutboxTypedHandler as OutboxTypedHandler
     from aftercommit.handlers.options import any_event as any_event
     from aftercommit.handlers.set import HandlerSet as HandlerSet
     from aftercommit.hooks import AfterCommitHook as AfterCommitHook
@@ -146,6 +149,7 @@ _HOMES = {
     "events.retry": ("Exponential", "ExponentialJitter", "Fixed", "Jittered", "Linear", "NoRetry", "RetryPolicy"),
     "handlers.handler": ("Handler",),
     "handlers.listeners": ("DefaultListenerRegistry", "MultiListenerRegistry"),
+    "handlers.objects": ("OutboxFallbackHandler", "OutboxHandler", "OutboxTypedHandler"),
     "handlers.options": ("any_event",),
     "handlers.set": ("HandlerSet",),
     "hooks": (

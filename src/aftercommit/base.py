@@ -18,10 +18,10 @@ from aftercommit.events.durations import Duration, duration
 from aftercommit.events.log import Log
 from aftercommit.events.payloads import PayloadTypes
 from aftercommit.handlers.bus import Bus
-from aftercommit.handlers.handler import Fallback
+from aftercommit.handlers.handler import AnyHandler, Fallback
 from aftercommit.handlers.listeners import DefaultListenerRegistry
 from aftercommit.handlers.routing import Router
-from aftercommit.handlers.set import AnyHandler, HandlerSet
+from aftercommit.handlers.set import HandlerSet
 from aftercommit.hooks import Listener
 from aftercommit.options import Wiring
 from aftercommit.polling.upkeep import DeadEvents

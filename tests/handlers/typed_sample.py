@@ -13,8 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import Session
 
 from aftercommit import (
+    AggregateType,
     AsyncOutbox,
+    DefaultListenerRegistry,
     EventEnvelope,
+    EventListener,
     EventMetadata,
     FailureContext,
     Fixed,
@@ -23,7 +26,12 @@ from aftercommit import (
     NoRetry,
     Outbox,
     OutboxConfig,
+    OutboxFallbackHandler,
+    OutboxHandler,
     OutboxOptions,
+    OutboxTypedHandler,
+    StringAggregateType,
+    StringEventType,
     any_event,
 )
 
@@ -186,6 +194,110 @@ class Desk:
 
 
 outbox.include(handlers).include(Desk())
+
+
+class Receipt(OutboxTypedHandler[OrderPlaced]):
+    id = "receipt-by-class"
+    retry = "fixed"
+    timeout = 30
+
+    def handle(self, payload: OrderPlaced) -> None: ...
+
+
+class Shipping(OutboxTypedHandler[OrderShipped]):
+    retry = Fixed("1s")
+    aliases = ("shipping",)
+
+    async def handle(self, event: OrderShipped, meta: EventMetadata) -> None: ...
+
+    def destination(self, event: EventEnvelope) -> str:
+        return event.event_type
+
+
+class WrongPayload(OutboxTypedHandler[OrderPlaced]):
+    def handle(self, payload: OrderShipped) -> None: ...  # wrong
+
+
+class WrongOption(OutboxTypedHandler[OrderPlaced]):
+    concurrency = "many"  # wrong
+
+    def handle(self, payload: OrderPlaced) -> None: ...
+
+
+class NoHandle(OutboxTypedHandler[OrderPlaced]): ...
+
+
+class Audit(OutboxHandler):
+    async def handle(self, payload: OrderPlaced | OrderPaid | object, metadata: EventMetadata) -> None:
+        if isinstance(payload, OrderPlaced):
+            print(payload.order_id)
+
+    def supports(self, event: EventEnvelope) -> bool:
+        return True
+
+
+class WithoutMetadata(OutboxHandler):
+    def handle(self, payload: object) -> None: ...  # wrong
+
+
+class Rescue(OutboxFallbackHandler[OrderPlaced]):
+    def handle(self, payload: OrderPlaced, failure: FailureContext) -> None: ...
+
+
+class RescueAll(OutboxFallbackHandler[Any]):
+    async def handle(self, payload: Any, meta: EventMetadata, failure: FailureContext) -> None: ...
+
+
+class WrongRescue(OutboxFallbackHandler[OrderPlaced]):
+    def handle(self, payload: OrderShipped, failure: FailureContext) -> None: ...  # wrong
+
+
+receipts = outbox.handler(Receipt(), timeout="5s")
+outbox.handler(Shipping())
+outbox.handler(Audit(), id="audit")
+outbox.handler(Audit(), idd="audit")  # wrong
+outbox.handler(Rescue())  # wrong
+outbox.handler(NoHandle())  # wrong
+outbox.fallback(Rescue())
+outbox.fallback(RescueAll())
+outbox.fallback(Receipt())  # wrong
+outbox.include(Receipt()).include(Rescue())
+
+
+@receipts.fallback
+def receipts_failed(event: OrderPlaced, failure: FailureContext) -> None: ...
+
+
+@receipts.fallback  # wrong
+def receipts_failed_wrongly(event: OrderShipped, failure: FailureContext) -> None: ...
+
+
+@outbox.fallback(any_event)
+def all_failed(event: EventEnvelope, failure: FailureContext) -> None: ...
+
+
+class Heard(EventListener):
+    async def on_event(self, event: EventEnvelope) -> None: ...
+
+
+class Structural:
+    def on_event(self, event: EventEnvelope) -> None: ...
+
+
+class Deaf:
+    def on_evnet(self, event: EventEnvelope) -> None: ...
+
+
+outbox.register("A", Heard())
+outbox.register(StringAggregateType.of("Order"), StringEventType.of("Placed"), Structural())
+outbox.register(AggregateType.GLOBAL, "B", lambda event: print(event.event_id))
+outbox.register("A", Deaf())  # wrong
+outbox.register("A", "B", "C", Heard())  # wrong
+DefaultListenerRegistry().register("A", Heard()).register("User", "A", print)
+aggregate: str = AggregateType.GLOBAL.name
+Outbox("sqlite://", retry_policy="exponential")
+Outbox("sqlite://", retry_policy={"policy": "fixed", "delay": "5s", "exclude": ["ValueError"]})
+Outbox("sqlite://", retry_policy=3)  # wrong
 
 with outbox.transaction() as tx:
     outbox.write(OrderPlaced(1), tx=tx, key=7, context={"user": "ada"})

@@ -75,8 +75,8 @@ def test_docstring_examples_run() -> None:
     import doctest
 
     from aftercommit import outbox
-    from aftercommit.events import envelope, ids
-    from aftercommit.handlers import handler
+    from aftercommit.events import envelope, ids, retry, retry_settings
+    from aftercommit.handlers import handler, objects
 
-    for module in (outbox, envelope, handler, ids):
+    for module in (outbox, envelope, handler, objects, ids, retry, retry_settings):
         assert doctest.testmod(module).failed == 0

@@ -88,8 +88,9 @@ def _parsed(expression: str) -> tuple[_Step, ...]:
     root = _ROOT.match(expression)
     if root is not None and root[1] not in _ROOTS:
         _refuse(expression, f"begins with {root[0]}", fix="write #event, #root or #this, or leave it out")
-    rest, at = f".{expression}" if root is None else expression[root.end() :], 0
+    rest = f".{expression}" if root is None else expression[root.end() :]
     steps: list[_Step] = []
+    at = 0
     while at < len(rest) or not steps:
         found = _STEP.match(rest, at)
         if found is None:

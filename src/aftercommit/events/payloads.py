@@ -34,6 +34,9 @@ F = TypeVar("F", bound=Upcaster)
 
 _UNMARKED: Final = Marks()
 
+#: Event types whose classes are remembered. Somebody may make up names of events.
+_KEPT_AT_MOST: Final = 10_000
+
 #: How msgspec and pydantic call a field that is not there.
 _MISSING: Final = ("missing required field", "Field required")
 
@@ -78,6 +81,10 @@ class PayloadTypes:
         self._named: dict[type, Kind] = {}
         #: The versions of what is written by name: those of the classes known by their names. Else it is 1.
         self.versions: dict[str, int] = {}
+        #: What handlers and fallbacks take, in the order in which it was declared.
+        self._declared: dict[Any, None] = {}
+        #: The classes that it has for event types; Any, where it has none.
+        self._declared_for: dict[str, Any] = {}
         self._found: dict[tuple[Any, str], Any] = {}
         #: How to decode what is written now; a delivery asks for nothing else most of the time.
         self._ready: dict[tuple[Any, str, str, int], Callable[[Payload], Any]] = {}
@@ -109,6 +116,9 @@ class PayloadTypes:
         for kind in classes(annotation):
             self._refuse_undecodable(kind)
             self._claimed(plain(kind))
+        if annotation not in self._declared:
+            self._declared[annotation] = None
+            self._declared_for = {}
         return frozenset(event_type_of(plain(kind)) for kind in family(annotation))
 
     def matches(self, annotation: Any, event_type: str) -> bool:
@@ -119,7 +129,8 @@ class PayloadTypes:
 
     def decode(self, event: EventEnvelope, wanted: Any) -> Any:
         """The payload as an object of the wanted class; of a union or a base class, of the one that the event names.
-        Wanted as `dict`, it is the plain data as it was written, of whatever version.
+        Wanted as `dict`, it is the plain data as it was written, of whatever version. Wanted as `object`, it is of the
+        class that the handlers of this outbox have for the event, else plain data, else the text or bytes themselves.
 
         Raises UndecodablePayload; UnroutableEvent for a version that is newer than the class, which another process
         may know.
@@ -143,6 +154,10 @@ class PayloadTypes:
         return step
 
     def _decoded(self, event: EventEnvelope, wanted: Any) -> Any:
+        if wanted is object:
+            wanted = self._declared_class(event.event_type)
+            if wanted is Any and _media_type(event.content_type) not in self._readers:
+                return event.payload
         if is_plain_data(wanted):
             return self._reader(event.content_type, self._default).decode(event.payload, wanted)
         kind = self._class_for(wanted, event.event_type) or _only(wanted, event)
@@ -218,6 +233,20 @@ class PayloadTypes:
                 )
             found = self._found[annotation, event_type] = chosen[0]
         return found
+
+    def _declared_class(self, event_type: str) -> Any:
+        """The class that handlers or fallbacks declare for an event type, and not one that was merely written here: the
+        same event must look the same wherever and whenever it is delivered. Any, when there is none."""
+        # One and the same dictionary: what is found while a handler is added must not outlive the addition.
+        known = self._declared_for
+        if event_type not in known:
+            found = (self._class_for(annotation, event_type) for annotation in tuple(self._declared))
+            kind = next((each for each in found if each is not None), Any)
+            if len(known) >= _KEPT_AT_MOST:
+                known.clear()
+            known[event_type] = kind
+            return kind
+        return known.get(event_type, Any)
 
     def _refuse_undecodable(self, kind: Any) -> None:
         own = self._known(plain(kind)).serializer

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
 from aftercommit.errors import DuplicateHandler, InvalidHandler
-from aftercommit.events.annotations import is_plain_data
+from aftercommit.events.annotations import classes, is_plain_data
 from aftercommit.events.context import EventMetadata, FailureContext
 from aftercommit.events.envelope import EventEnvelope
-from aftercommit.events.names import name_of
-from aftercommit.handlers.options import AnyEvent, HandlerSettings, settings_of
+from aftercommit.events.names import described, name_of
+from aftercommit.handlers.options import AnyEvent, AnyPayload, HandlerSettings, settings_of
 from aftercommit.handlers.signatures import (
     UNTYPED,
     Scope,
@@ -43,7 +43,7 @@ class Fallback:
     @property
     def payload_types(self) -> list[Any]:
         """Whose names and formats an outbox has to know for it."""
-        return [self.payload]
+        return [] if isinstance(self.payload, AnyEvent) else [self.payload]
 
 
 class Handler(Generic[T, P, R]):
@@ -79,7 +79,9 @@ class Handler(Generic[T, P, R]):
         self.event_type = name_of(self.route, "event_type", 128) if isinstance(self.route, str | Enum) else None
         self.payload = _payload_type(self.function, self.route, signature.annotation)
         #: For a typed handler the class, or the classes, whose events it takes.
-        self.route_type = self.route if isinstance(self.route, type) else self.payload
+        self.route_type = self.route if _is_type(self.route) else self.payload
+        #: Of a handler of any payload: the classes that it names beside all others.
+        self.mentioned = _mentioned(signature.annotation) if isinstance(self.route, AnyPayload) else []
 
     @property
     def id(self) -> str:
@@ -89,7 +91,7 @@ class Handler(Generic[T, P, R]):
     def payload_types(self) -> list[Any]:
         """Whose names and formats an outbox has to know for it: its route, and what its payload is decoded as."""
         decodes = self.payload is not EventEnvelope and not is_plain_data(self.payload)
-        return [*([self.route_type] if self.is_typed else []), *([self.payload] if decodes else [])]
+        return [*([self.route_type] if self.is_typed else []), *([self.payload] if decodes else []), *self.mentioned]
 
     @property
     def is_generic(self) -> bool:
@@ -173,17 +175,22 @@ def _bound(function: Any, instance: object) -> Callable[..., object]:
     return bound
 
 
+def _is_type(route: object) -> bool:
+    """Whether a route is a class, or a union of some, and no name."""
+    return route is not None and not isinstance(route, str | Enum | AnyEvent)
+
+
 def _payload_type(function: object, route: object, annotation: Any) -> Any:
-    """What the payload is decoded as; EventEnvelope for the event itself."""
-    if isinstance(route, type):
-        if annotation is UNTYPED or annotation == route:
-            return route
+    """What the payload is decoded as; EventEnvelope for the event itself, `object` for whatever it is."""
+    if isinstance(route, AnyPayload):
+        return _any_payload(function, annotation)
+    if _is_type(route):
         if annotation is EventEnvelope:
             return EventEnvelope
-        if isinstance(annotation, type) and _is_subclass(route, annotation):
+        if covers(annotation, route):
             return route
         raise InvalidHandler(
-            f"the handler {where(function)} has the route {route.__name__} and takes {annotation!r}",
+            f"the handler {where(function)} has the route {described(route)} and takes {annotation!r}",
             fix="annotate its first parameter as the route, or leave out one of the two",
         )
     if route is not None:
@@ -201,8 +208,36 @@ def _payload_type(function: object, route: object, annotation: Any) -> Any:
     return annotation
 
 
-def _is_subclass(kind: type, parent: type) -> bool:
+def _any_payload(function: object, annotation: Any) -> Any:
+    if annotation is EventEnvelope:
+        return EventEnvelope
+    if annotation is UNTYPED or any(map(is_plain_data, classes(annotation))):
+        return annotation if annotation is not UNTYPED and is_plain_data(annotation) else object
+    raise InvalidHandler(
+        f"the handler {where(function)} gets every event, and takes {annotation!r} only",
+        fix="take others too: payload: OrderPlaced | object; or use OutboxTypedHandler[OrderPlaced]",
+    )
+
+
+def _mentioned(annotation: Any) -> list[Any]:
+    if annotation in (UNTYPED, EventEnvelope):
+        return []
+    return [kind for kind in classes(annotation) if not is_plain_data(kind)]
+
+
+def covers(annotation: Any, kind: Any) -> bool:
+    """Whether what is annotated takes every object of a class, or of each class of a union."""
+    if annotation is UNTYPED or annotation == kind:
+        return True
+    takes = list(classes(annotation))
+    return all(any(each == other or _is_subclass(each, other) for other in takes) for each in classes(kind))
+
+
+def _is_subclass(kind: Any, parent: Any) -> bool:
     try:
         return issubclass(kind, parent)
-    except TypeError:  # TypedDicts
+    except TypeError:  # TypedDicts and generic aliases
         return False
+
+
+AnyHandler: TypeAlias = Handler[Any, ..., Any]

@@ -42,7 +42,12 @@ class AnyEvent:
         return "any_event"
 
 
+class AnyPayload(AnyEvent):
+    """The same, for a handler that wants the payload of each event, and not the event."""
+
+
 any_event: Final = AnyEvent()
+any_payload: Final = AnyPayload()
 
 
 class HandlerOptions(TypedDict, total=False):

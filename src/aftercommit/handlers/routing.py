@@ -12,10 +12,10 @@ from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.names import GLOBAL, route_name
 from aftercommit.events.outcome import GAVE_UP
 from aftercommit.events.payloads import PayloadTypes
-from aftercommit.handlers.handler import Fallback
+from aftercommit.handlers.handler import AnyHandler, Fallback
 from aftercommit.handlers.listeners import DefaultListenerRegistry, MultiListenerRegistry, called
-from aftercommit.handlers.options import LISTENER_ID, HandlerSettings, Supports
-from aftercommit.handlers.set import AnyHandler, Roster
+from aftercommit.handlers.options import LISTENER_ID, AnyEvent, HandlerSettings, Supports
+from aftercommit.handlers.set import Roster
 from aftercommit.hooks import Listener, ListenerRegistry
 
 #: One row for all: there is nobody to tell apart here.
@@ -150,12 +150,17 @@ class Router:
         return [route.id for route in routes] if len(routes) > 1 else _FOR_ALL[: len(routes)]
 
     def fallback_of(self, route: Route, event: EventEnvelope) -> Fallback | None:
-        """The handler's own, else the one for the type of the payload."""
+        """The handler's own, else the one for the type of the payload, or for generic handlers."""
         handler: AnyHandler | None = route.handler
-        if handler is None or handler.bound_fallback is not None or not handler.is_typed:
+        if handler is None or handler.bound_fallback is not None:
             return None if handler is None else handler.bound_fallback
-        matching = (each for each in self._roster.fallbacks if self.payloads.matches(each.payload, event.event_type))
-        return next(matching, None)
+        for each in self._roster.fallbacks:
+            if isinstance(each.payload, AnyEvent):
+                if handler.is_generic:
+                    return each
+            elif handler.is_typed and self.payloads.matches(each.payload, event.event_type):
+                return each
+        return None
 
     def unknown(self, event: EventEnvelope, handler_id: str) -> UnroutableEvent:
         """What is wrong with a row that nobody here receives."""

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Protocol, Self, TypeAlias, TypeVar, Unpack, overload
+from typing import Any, Protocol, Self, TypeVar, Unpack, overload
 
 from aftercommit.errors import DuplicateHandler, InvalidHandler
 from aftercommit.events.context import EventMetadata, FailureContext
-from aftercommit.handlers.handler import Fallback, Fallen, Handler
+from aftercommit.handlers.handler import AnyHandler, Fallback, Fallen, Handler
+from aftercommit.handlers.objects import (
+    KINDS,
+    OutboxFallbackHandler,
+    OutboxHandler,
+    OutboxTypedHandler,
+    fallback_of,
+    handler_of,
+    refuse_class,
+)
 from aftercommit.handlers.options import AnyEvent, HandlerOptions
 from aftercommit.handlers.signatures import UNTYPED, Scope, where
 
@@ -16,8 +25,6 @@ T = TypeVar("T")
 S = TypeVar("S")
 R = TypeVar("R")
 Given = TypeVar("Given")
-
-AnyHandler: TypeAlias = Handler[Any, ..., Any]
 
 
 class Declares(Protocol[Given]):
@@ -117,6 +124,12 @@ class HandlerSet:
         self, route: str | Enum | AnyEvent | None = None, /, **options: Unpack[HandlerOptions]
     ) -> DeclaresAny: ...
     @overload
+    def handler(
+        self, handler: OutboxTypedHandler[T], /, **options: Unpack[HandlerOptions]
+    ) -> Handler[T, ..., object]: ...
+    @overload
+    def handler(self, handler: OutboxHandler, /, **options: Unpack[HandlerOptions]) -> AnyHandler: ...
+    @overload
     def handler(self, function: Callable[[T], R], /) -> Handler[T, [T], R]: ...
     @overload
     def handler(self, function: Callable[[T, EventMetadata], R], /) -> Handler[T, [T, EventMetadata], R]: ...
@@ -127,9 +140,11 @@ class HandlerSet:
     def handler(self, route: Any = None, /, **options: Any) -> Any:
         """Declare a function as a handler. Its first parameter's type is the route; or name one.
 
-        The route may be a class, the name of an event type (a string or an Enum member), or `any_event`. Options:
-        aggregate_type, retry, timeout, concurrency, rate, id, aliases, supports, destination.
+        The route may be a class, the name of an event type (a string or an Enum member), or `any_event`. An object of a
+        subclass of OutboxTypedHandler or OutboxHandler is taken as it is. Options: aggregate_type, retry, timeout,
+        concurrency, rate, id, aliases, supports, destination.
         """
+        refuse_class(route)
         is_route = route is None or isinstance(route, str | Enum | AnyEvent | type)
         if not is_route:
             return self._declare(route, None, options, Scope.of_caller(1))
@@ -140,7 +155,10 @@ class HandlerSet:
         return declare
 
     def _declare(self, function: Any, route: Any, options: dict[str, Any], scope: Scope) -> AnyHandler:
-        handler: AnyHandler = Handler(function, route, options, scope)
+        if isinstance(function, KINDS):
+            handler = handler_of(function, route, options, scope.names)
+        else:
+            handler = Handler(function, route, options, scope)
         if handler.is_method:
             self._methods.append(handler)
         else:
@@ -148,7 +166,9 @@ class HandlerSet:
         return handler
 
     @overload
-    def fallback(self, route: type[T], /) -> Callable[[Fallen], Fallen]: ...  # type: ignore[overload-overlap]
+    def fallback(self, route: type[T] | AnyEvent, /) -> Callable[[Fallen], Fallen]: ...  # type: ignore[overload-overlap]
+    @overload
+    def fallback(self, fallback: OutboxFallbackHandler[T], /) -> OutboxFallbackHandler[T]: ...
     @overload
     def fallback(self, function: Callable[[T, FailureContext], R], /) -> Callable[[T, FailureContext], R]: ...
     @overload
@@ -156,8 +176,9 @@ class HandlerSet:
         self, function: Callable[[T, EventMetadata, FailureContext], R], /
     ) -> Callable[[T, EventMetadata, FailureContext], R]: ...
     def fallback(self, route_or_function: Any, /) -> Any:
-        """A fallback for all handlers of a payload type that have none of their own."""
-        if isinstance(route_or_function, type):
+        """A fallback for all handlers of a payload type, or for all generic ones, that have none of their own."""
+        refuse_class(route_or_function)
+        if isinstance(route_or_function, type | AnyEvent):
 
             def declare(function: Any) -> Any:
                 return self._add_fallback(function, route_or_function, Scope.of_caller(1))
@@ -166,6 +187,9 @@ class HandlerSet:
         return self._add_fallback(route_or_function, UNTYPED, Scope.of_caller(1))
 
     def _add_fallback(self, function: Any, route: Any, scope: Scope) -> Any:
+        if isinstance(function, OutboxFallbackHandler):
+            self._take([], [fallback_of(function, scope.names)])
+            return function
         fallback = Fallback(function, scope.names)
         if route is not UNTYPED:
             fallback.payload = route
@@ -178,14 +202,15 @@ class HandlerSet:
         return function
 
     def include(self, other: object) -> Self:
-        """Take over the handlers of a HandlerSet, also those that it gets later, or the methods of an instance."""
+        """Take over the handlers of a HandlerSet, also those that it gets later, or what an instance handles: by its
+        declared methods, or because it is a handler or a fallback itself."""
         if isinstance(other, HandlerSet):
             if self not in other._followers:
                 self._take(other._roster.handlers.values(), other._roster.fallbacks)
                 other._followers.append(self)
                 self._included.append(other)
         elif not any(known is other for known in self._instances):
-            self._take(_methods_of(other), [])
+            self._take(*_parts_of(other, Scope.of_caller(1).names))
             self._instances.append(other)
         return self
 
@@ -234,6 +259,27 @@ def _reached(start: HandlerSet, further: Callable[[HandlerSet], Iterable[Handler
     return found
 
 
+def _parts_of(instance: object, names: Mapping[str, Any]) -> tuple[list[AnyHandler], list[Fallback]]:
+    """The handlers and fallbacks that an instance is or has."""
+    handlers, fallbacks = _methods_of(instance), []
+    if isinstance(instance, KINDS) and any(each.function == instance.handle for each in handlers):
+        raise InvalidHandler(
+            f"{type(instance).__name__}.handle is declared as a handler, and is one by its class",
+            fix="leave out the decorator; its options are attributes of the class",
+        )
+    if isinstance(instance, OutboxFallbackHandler):
+        fallbacks.append(fallback_of(instance, names))
+    elif isinstance(instance, KINDS):
+        handlers.append(handler_of(instance, None, {}, names))
+    if not handlers and not fallbacks:
+        raise InvalidHandler(
+            f"include() got {instance!r}, which is no handler and has no method that is declared as one",
+            fix="pass a HandlerSet, an object of a subclass of OutboxTypedHandler, OutboxHandler or "
+            "OutboxFallbackHandler, or one of a class with @handlers.handler on its methods",
+        )
+    return handlers, fallbacks
+
+
 def _methods_of(instance: object) -> list[AnyHandler]:
     """The declared methods of an instance, bound. A subclass may write its own body under a declared name."""
     if isinstance(instance, type):
@@ -247,11 +293,6 @@ def _methods_of(instance: object) -> list[AnyHandler]:
             declared = value.__func__ if isinstance(value, staticmethod | classmethod) else value
             if isinstance(declared, Handler):
                 found[name] = declared
-    if not found:
-        raise InvalidHandler(
-            f"include() got {instance!r}, which has no method that is declared as a handler",
-            fix="pass a HandlerSet, or an instance of a class with @handlers.handler on its methods",
-        )
     return [handler.bind(instance, name) for name, handler in found.items()]
 
 

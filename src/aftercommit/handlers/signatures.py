@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import Parameter
 from types import FrameType, SimpleNamespace
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints
 
 from aftercommit.errors import InvalidHandler, OutboxError
 from aftercommit.events.context import EventMetadata, FailureContext
@@ -86,20 +86,22 @@ def where(function: object) -> str:
     return described(function) + place
 
 
+@dataclass(frozen=True, slots=True)
 class Scope:
     """Where a decorator stands: the names that annotations may use, and whether it is the body of a class."""
 
-    def __init__(self, frame: FrameType) -> None:
-        names = frame.f_locals
-        # A class body has no fast locals, and names that the compiler gave it.
-        self.is_class_body = names is not frame.f_globals and "__module__" in names and "__qualname__" in names
-        around = _locals(frame.f_back) if self.is_class_body else {}
-        self.names: Mapping[str, Any] = {**around, **_locals(frame)}
+    names: Mapping[str, Any]
+    is_class_body: bool = False
 
     @classmethod
     def of_caller(cls, depth: int) -> Scope:
         """Of the frame that many calls above the function that asks."""
-        return cls(sys._getframe(depth + 1))
+        frame = sys._getframe(depth + 1)
+        names = frame.f_locals
+        # A class body has no fast locals, and names that the compiler gave it.
+        is_class_body = names is not frame.f_globals and "__module__" in names and "__qualname__" in names
+        around = _locals(frame.f_back) if is_class_body else {}
+        return cls({**around, **_locals(frame)}, is_class_body)
 
 
 def _locals(frame: FrameType | None) -> Mapping[str, Any]:
@@ -133,7 +135,8 @@ def _annotation(parameter: Parameter, function: Callable[..., object], namespace
         resolved = get_type_hints(holder, dict(globals_), dict(namespace))["it"]
     except Exception as error:  # an annotation may be any expression
         raise _unresolved(function, error) from error
-    return UNTYPED if resolved in (Any, object) else resolved  # they say as little as none
+    says_nothing = resolved in (Any, object) or isinstance(resolved, TypeVar)
+    return UNTYPED if says_nothing else resolved
 
 
 def _unresolved(function: object, error: Exception) -> InvalidHandler:

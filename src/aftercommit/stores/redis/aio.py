@@ -150,7 +150,7 @@ class Kept:
         try:
             if unsound is not None:
                 await self.pool.release(unsound)  # which opens it again
-            return await self.pool.get_connection()
+            return await self.pool.get_connection(*LENT_FOR)
         finally:
             self._waiting -= 1
 
