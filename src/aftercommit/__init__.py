@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from aftercommit.events.claims import Claimed as Claimed
     from aftercommit.events.claims import DeadEvent as DeadEvent
     from aftercommit.events.claims import Lease as Lease
+    from aftercommit.events.claims import PartitionHasher as PartitionHasher
     from aftercommit.events.classes import outbox_event as outbox_event
     from aftercommit.events.codec import JsonSerializer as JsonSerializer
     from aftercommit.events.codec import MsgpackSerializer as MsgpackSerializer
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
     from aftercommit.events.order import BlockedKey as BlockedKey
     from aftercommit.events.order import Cluster as Cluster
     from aftercommit.events.order import ClusterMember as ClusterMember
+    from aftercommit.events.order import ClusterStats as ClusterStats
+    from aftercommit.events.order import PartitionStats as PartitionStats
     from aftercommit.events.outcome import DeadLetter as DeadLetter
     from aftercommit.events.outcome import Discard as Discard
     from aftercommit.events.outcome import DispatchResult as DispatchResult
@@ -119,14 +122,14 @@ _HOMES = {
         "StoreReadOnly", "StoreUnavailable", "TransactionEnded", "UndecodablePayload", "UndecodableRow", "UnknownStore",
         "UnroutableEvent", "UnsupportedTransaction",
     ),
-    "events.claims": ("Claimed", "DeadEvent", "Lease"),
+    "events.claims": ("Claimed", "DeadEvent", "Lease", "PartitionHasher"),
     "events.classes": ("outbox_event",),
     "events.codec": ("JsonSerializer", "MsgpackSerializer", "Serializer"),
     "events.context": ("ContextProvider", "EventMetadata", "FailureContext", "StoredError", "current_context"),
     "events.envelope": ("EventEnvelope", "EventStatus"),
     "events.ids": ("EventId",),
     "events.names": ("AggregateType", "EventType"),
-    "events.order": ("BlockedKey", "Cluster", "ClusterMember"),
+    "events.order": ("BlockedKey", "Cluster", "ClusterMember", "ClusterStats", "PartitionStats"),
     "events.outcome": (
         "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError", "Unavailable",
     ),
