@@ -115,6 +115,8 @@ NAMES = [
     "PartitionStats",
     "PayloadNotText",
     "PayloadTooLarge",
+    "PollResult",
+    "PollTrigger",
     "RetryAfter",
     "RetryAfterError",
     "RetryPolicy",

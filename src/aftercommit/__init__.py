@@ -95,6 +95,8 @@ if TYPE_CHECKING:
     from aftercommit.hooks import ListenerRegistry as ListenerRegistry
     from aftercommit.hooks import MetricsExporter as MetricsExporter
     from aftercommit.hooks import OutboxPollerHandler as OutboxPollerHandler
+    from aftercommit.hooks import PollResult as PollResult
+    from aftercommit.hooks import PollTrigger as PollTrigger
     from aftercommit.hooks import WriterHook as WriterHook
     from aftercommit.outbox import Outbox as Outbox
     from aftercommit.polling.manual import DrainResult as DrainResult
@@ -140,7 +142,7 @@ _HOMES = {
     "handlers.set": ("HandlerSet",),
     "hooks": (
         "AfterCommitHook", "EventInterceptor", "InFlightTracker", "ListenerRegistry", "MetricsExporter",
-        "OutboxPollerHandler", "WriterHook",
+        "OutboxPollerHandler", "PollResult", "PollTrigger", "WriterHook",
     ),
     "outbox": ("Outbox",),
     "polling.manual": ("DrainResult",),

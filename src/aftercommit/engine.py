@@ -29,6 +29,7 @@ from aftercommit.ordering.keys import LookByKey, OrderedHotPath
 from aftercommit.polling.due import Look, LookByTime
 from aftercommit.polling.manual import ManualDelivery
 from aftercommit.polling.poller import OutboxPoller
+from aftercommit.polling.trigger import LONGEST
 from aftercommit.polling.upkeep import Purge
 from aftercommit.ports import EventStore, Runtime
 from aftercommit.service import Countdown, Service
@@ -88,7 +89,8 @@ class Engine:
         self.meter = meter = Meter(runtime, config.metrics)
         self.held = held = Held(runtime)
         # What falls due after the next round is found by that round.
-        horizon = 2 * (config.max_poll_interval or config.poll_interval)
+        longest = (config.max_poll_interval or config.poll_interval) if config.poll_trigger is None else LONGEST
+        horizon = 2 * longest
         self.agenda = agenda = Agenda(runtime, held, interval=config.poll_interval, horizon=horizon)
         self.lanes = lanes = Lanes[Holding](
             runtime,
@@ -275,7 +277,8 @@ class Engine:
         for name, count in self.delivery.chain.limiters.stuck().items():
             problems.append(f"{count} calls of the handler {name} are past its timeout and still run")
         idle = self.runtime.clock() - self.poller.progressed_at
-        limit = 3 * (self._config.max_poll_interval or self._config.poll_interval).total_seconds() + 1
+        longest = max(self._config.max_poll_interval or self._config.poll_interval, self.poller.interval)
+        limit = 3 * longest.total_seconds() + 1
         if self.poller in self._optional_services() and idle > limit:
             problems.append(f"the poller has not come round for {idle:.0f} s")
         return Health(not problems, tuple(problems), tuple(self._store.warnings))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol, runtime_checkable
 
 from aftercommit.events.claims import Claimed
+from aftercommit.events.durations import Duration
 from aftercommit.events.envelope import EventEnvelope
 
 Listener = Callable[[EventEnvelope], object] | Callable[[EventEnvelope], Awaitable[object]]
@@ -118,3 +121,15 @@ class MetricsExporter:
     def record_dispatch_latency_ms(self, latency_ms: float) -> None: ...
 
     def record_listener_duration_ms(self, duration_ms: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PollResult:
+    """What a poll gave: how many rows it claimed, and after which time the outbox itself would poll again."""
+
+    count: int
+    interval: timedelta
+
+
+#: The time until the next poll: `lambda poll: "1m" if is_night() else poll.interval`.
+PollTrigger = Callable[[PollResult], Duration]
