@@ -37,6 +37,7 @@ DEFAULTS: dict[str, Any] = {
     "poller_enabled": True,
     "poll_interval": timedelta(seconds=5),
     "max_poll_interval": None,
+    "poll_trigger": None,
     "wakeups": True,
     "batch_size": 50,
     "skip_recent": timedelta(0),
@@ -329,7 +330,7 @@ def test_every_default_is_a_value_that_the_option_takes(name: str, option: Optio
 def test_what_settings_name_by_a_path_is_every_option_that_is_an_object() -> None:
     assert {name for name, option in OPTIONS.items() if option.kind.is_object} == {
         *("context_providers", "in_flight_tracker", "interceptors", "listener_registry", "metrics"),
-        *("retry_policy", "serializer", "writer_hook"),
+        *("poll_trigger", "retry_policy", "serializer", "writer_hook"),
     }
 
 

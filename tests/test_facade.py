@@ -28,7 +28,8 @@ from aftercommit import (
     UnknownStore,
 )
 from aftercommit.async_outbox import AsyncTransaction
-from aftercommit.outbox import DeadLetters, Transaction
+from aftercommit.outbox import DeadLetters, RecordCounts, Transaction
+from aftercommit.polling.records import OutboxRecords
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
@@ -55,6 +56,7 @@ NAMES = [
     "Claimed",
     "Cluster",
     "ClusterMember",
+    "ClusterStats",
     "ColourMismatch",
     "ConnectionProvider",
     "ContextProvider",
@@ -118,8 +120,12 @@ NAMES = [
     "OutboxPoller",
     "OutboxPollerHandler",
     "OutboxWriter",
+    "PartitionHasher",
+    "PartitionStats",
     "PayloadNotText",
     "PayloadTooLarge",
+    "PollResult",
+    "PollTrigger",
     "QueuedEvent",
     "RetryAfter",
     "RetryAfterError",
@@ -156,7 +162,7 @@ NAMES = [
 METHODS = {
     *("begin", "close", "create_schema", "drain", "poll", "purge", "register", "start", "stats", "transaction"),
     *("dead", "health", "is_started", "multi_node", "single_node", "write", "write_all", "writer_only"),
-    *("cluster", "ordered", "owner_id"),
+    *("cluster", "ordered", "owner_id", "records"),
     *("attach", "fallback", "handler", "include", "publish", "subscribe", "upcast"),
 }
 
@@ -190,8 +196,13 @@ def test_the_methods_of_an_outbox_are_these() -> None:
 
 @pytest.mark.parametrize(
     ("blocking", "asynchronous"),
-    [(Outbox, AsyncOutbox), (DeadLetters, DeadEvents), (Transaction, AsyncTransaction)],
-    ids=["outbox", "dead letters", "transaction"],
+    [
+        (Outbox, AsyncOutbox),
+        (DeadLetters, DeadEvents),
+        (RecordCounts, OutboxRecords),
+        (Transaction, AsyncTransaction),
+    ],
+    ids=["outbox", "dead letters", "records", "transaction"],
 )
 def test_both_colours_have_the_same_methods_with_the_same_parameters(blocking: type, asynchronous: type) -> None:
     assert public(blocking) == public(asynchronous)
@@ -213,7 +224,7 @@ def test_a_keyword_that_write_does_not_know_is_named(kind: Any, event: tuple[Any
 
 def test_what_waits_is_awaited_and_the_rest_is_plain_in_both() -> None:
     plain = {"register", "health", "is_started", "single_node", "multi_node", "writer_only", "dead", "transaction"}
-    plain |= {"ordered", "owner_id", "attach", "fallback", "handler", "include", "subscribe", "upcast"}
+    plain |= {"ordered", "owner_id", "records", "attach", "fallback", "handler", "include", "subscribe", "upcast"}
     for name in METHODS - plain - {"write", "write_all", "publish"}:
         assert not inspect.iscoroutinefunction(getattr(Outbox, name)), name
         assert inspect.iscoroutinefunction(getattr(AsyncOutbox, name)), name

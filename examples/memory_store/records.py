@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 
 from aftercommit.events.claims import Backlog, DeadEvent, DeadFilter
@@ -73,6 +74,12 @@ class MemoryRecords:
         new = [row for row in rows if row["status"] == 0]
         dead = self._dead(DeadFilter())
         return Backlog(len(new), len(rows) - len(new), len(dead), len(leased), oldest * MICRO)
+
+    async def count_done(self, limit: int | None) -> int:
+        return len(self._rows.where(lambda row: row["status"] == 1)[:limit])
+
+    async def pending(self) -> dict[int, int]:
+        return dict(Counter(row["partition_no"] for row in self._rows.where(lambda row: row["status"] in (0, 2))))
 
     async def blocked(self, limit: int) -> list[BlockedKey]:
         return []  # it keeps no order

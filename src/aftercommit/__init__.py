@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from aftercommit.events.claims import Claimed as Claimed
     from aftercommit.events.claims import DeadEvent as DeadEvent
     from aftercommit.events.claims import Lease as Lease
+    from aftercommit.events.claims import PartitionHasher as PartitionHasher
     from aftercommit.events.classes import outbox_event as outbox_event
     from aftercommit.events.codec import JsonSerializer as JsonSerializer
     from aftercommit.events.codec import MsgpackSerializer as MsgpackSerializer
@@ -75,6 +76,8 @@ if TYPE_CHECKING:
     from aftercommit.events.order import BlockedKey as BlockedKey
     from aftercommit.events.order import Cluster as Cluster
     from aftercommit.events.order import ClusterMember as ClusterMember
+    from aftercommit.events.order import ClusterStats as ClusterStats
+    from aftercommit.events.order import PartitionStats as PartitionStats
     from aftercommit.events.outcome import DeadLetter as DeadLetter
     from aftercommit.events.outcome import Discard as Discard
     from aftercommit.events.outcome import DispatchResult as DispatchResult
@@ -106,6 +109,8 @@ if TYPE_CHECKING:
     from aftercommit.hooks import ListenerRegistry as ListenerRegistry
     from aftercommit.hooks import MetricsExporter as MetricsExporter
     from aftercommit.hooks import OutboxPollerHandler as OutboxPollerHandler
+    from aftercommit.hooks import PollResult as PollResult
+    from aftercommit.hooks import PollTrigger as PollTrigger
     from aftercommit.hooks import WriterHook as WriterHook
     from aftercommit.outbox import Outbox as Outbox
     from aftercommit.polling.manual import DrainResult as DrainResult
@@ -134,14 +139,14 @@ _HOMES = {
         "StoreReadOnly", "StoreUnavailable", "TransactionEnded", "UndecodablePayload", "UndecodableRow", "UnknownStore",
         "UnroutableEvent", "UnsupportedTransaction",
     ),
-    "events.claims": ("Claimed", "DeadEvent", "Lease"),
+    "events.claims": ("Claimed", "DeadEvent", "Lease", "PartitionHasher"),
     "events.classes": ("outbox_event",),
     "events.codec": ("JsonSerializer", "MsgpackSerializer", "Serializer"),
     "events.context": ("ContextProvider", "EventMetadata", "FailureContext", "StoredError", "current_context"),
     "events.envelope": ("EventEnvelope", "EventStatus"),
     "events.ids": ("EventId",),
     "events.names": ("AggregateType", "EventType", "StringAggregateType", "StringEventType"),
-    "events.order": ("BlockedKey", "Cluster", "ClusterMember"),
+    "events.order": ("BlockedKey", "Cluster", "ClusterMember", "ClusterStats", "PartitionStats"),
     "events.outcome": (
         "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError", "Unavailable",
     ),
@@ -154,7 +159,7 @@ _HOMES = {
     "handlers.set": ("HandlerSet",),
     "hooks": (
         "AfterCommitHook", "EventInterceptor", "EventListener", "InFlightTracker", "ListenerRegistry",
-        "MetricsExporter", "OutboxPollerHandler", "WriterHook",
+        "MetricsExporter", "OutboxPollerHandler", "PollResult", "PollTrigger", "WriterHook",
     ),
     "outbox": ("Outbox",),
     "polling.manual": ("DrainResult",),

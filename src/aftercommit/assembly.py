@@ -15,6 +15,7 @@ from aftercommit.delivery.settler import Settler
 from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.handlers.routing import Router
 from aftercommit.meter import Meter
+from aftercommit.polling.trigger import LONGEST
 from aftercommit.ports import EventStore, Runtime
 
 
@@ -32,8 +33,8 @@ class Assembly:
         self.meter = meter = Meter(runtime, config.metrics)
         self.held = held = Held(runtime)
         # What falls due after the next round is found by that round.
-        horizon = 2 * (config.max_poll_interval or config.poll_interval)
-        self.agenda = agenda = Agenda(runtime, held, interval=config.poll_interval, horizon=horizon)
+        longest = (config.max_poll_interval or config.poll_interval) if config.poll_trigger is None else LONGEST
+        self.agenda = agenda = Agenda(runtime, held, interval=config.poll_interval, horizon=2 * longest)
         self.lanes = lanes = Lanes[Holding](
             runtime,
             agenda,

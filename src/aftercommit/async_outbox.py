@@ -17,6 +17,7 @@ from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.ids import EventId, EventIds
 from aftercommit.events.order import Cluster
 from aftercommit.polling.manual import DrainResult
+from aftercommit.polling.records import OutboxRecords
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.aio import AsyncioRuntime
@@ -198,6 +199,11 @@ class AsyncOutbox(OutboxBase):
     def dead(self) -> DeadEvents:
         """The dead events: query, count, replay, discard."""
         return self._dead()
+
+    @property
+    def records(self) -> OutboxRecords:
+        """The rows in numbers, for monitoring: by status, done ones too, and by partition."""
+        return self._records()
 
     async def purge(self, older_than: Duration | None = None, *, dead: bool | None = None) -> int:
         """Delete rows that ended longer ago than that; by default purge_retention. Dead ones only when asked to."""

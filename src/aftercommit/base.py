@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, Unpack, overload
@@ -16,6 +16,7 @@ from aftercommit.engine import Ending, Engine, Health
 from aftercommit.errors import ColourMismatch, InvalidOption, NotInTransaction, UnsupportedTransaction
 from aftercommit.events.durations import Duration, duration
 from aftercommit.events.log import Log
+from aftercommit.events.order import Cluster
 from aftercommit.events.payloads import PayloadTypes
 from aftercommit.handlers.bus import Bus
 from aftercommit.handlers.handler import AnyHandler, Fallback
@@ -24,6 +25,7 @@ from aftercommit.handlers.routing import Router
 from aftercommit.handlers.set import HandlerSet
 from aftercommit.hooks import Listener
 from aftercommit.options import Wiring
+from aftercommit.polling.records import OutboxRecords
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime
@@ -266,6 +268,13 @@ class OutboxBase(Wired, HandlerSet, ABC):
             self._store.open,
             on_change=lambda: self._engine.unblocked() if self._engine else None,
         )
+
+    def _records(self) -> OutboxRecords:
+        def cluster() -> Awaitable[Cluster]:
+            return self._current().cluster()
+
+        is_shared = self.config.ordered and self._store.membership is not None
+        return OutboxRecords(self._store.records, self._store.open, cluster, is_shared=is_shared)
 
     async def _purge(self, older_than: Duration | None, dead: bool | None) -> int:
         age: timedelta | None = self.config.purge_retention

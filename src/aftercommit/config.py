@@ -14,11 +14,19 @@ from aftercommit.events.context import ContextProvider
 from aftercommit.events.durations import Duration
 from aftercommit.events.retry import DEFAULT_POLICY, RetryPolicy
 from aftercommit.events.retry_settings import Retry
-from aftercommit.hooks import EventInterceptor, InFlightTracker, ListenerRegistry, MetricsExporter, WriterHook
+from aftercommit.hooks import (
+    EventInterceptor,
+    InFlightTracker,
+    ListenerRegistry,
+    MetricsExporter,
+    PollTrigger,
+    WriterHook,
+)
 from aftercommit.options import (
     ABOVE_ZERO,
     COUNT,
     DURATION,
+    FUNCTION,
     INTERCEPTORS,
     NAME,
     OWNER,
@@ -67,6 +75,7 @@ class OutboxOptions(TypedDict, total=False):
     poller_enabled: bool
     poll_interval: Duration
     max_poll_interval: Duration | None
+    poll_trigger: PollTrigger | None
     wakeups: bool
     batch_size: int
     skip_recent: Duration
@@ -129,6 +138,10 @@ class OutboxConfig:
     max_poll_interval: timedelta | None = _option(None, or_none(ABOVE_ZERO), Of.DELIVERY,
         "the sleep is doubled after each look that found no more than a quarter of a batch, up to this; "
         "`None`: it is always `poll_interval`")
+    poll_trigger: PollTrigger | None = _option(None, or_none(FUNCTION), Of.DELIVERY,
+        "a schedule of your own: called after each poll with a `PollResult` (`count` of rows, and the `interval` that "
+        "the outbox would take), it gives the time until the next one, 1 ms to a day. When it raises, the outbox's own "
+        "is used. As with `poll_interval`, the poller wakes earlier for what it knows of")
     wakeups: bool = _option(True, SWITCH, Of.WRITING,
         "tell other processes at once of rows that are left to them, and listen for it, where the store can "
         "(PostgreSQL, over a connection more). Elsewhere the poller looks more often while it finds something")

@@ -242,7 +242,8 @@ class Engine(Assembly):
         for name, count in self.delivery.chain.limiters.stuck().items():
             problems.append(f"{count} calls of the handler {name} are past its timeout and still run")
         idle = self.runtime.clock() - self.poller.progressed_at
-        limit = 3 * (self._config.max_poll_interval or self._config.poll_interval).total_seconds() + 1
+        longest = max(self._config.max_poll_interval or self._config.poll_interval, self.poller.interval)
+        limit = 3 * longest.total_seconds() + 1
         if self.poller in self._optional_services() and idle > limit:
             problems.append(f"the poller has not come round for {idle:.0f} s")
         return Health(not problems, tuple(problems), tuple(self._store.warnings))

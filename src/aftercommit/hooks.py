@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import ClassVar, Protocol, runtime_checkable
 
+from aftercommit.events.durations import Duration
 from aftercommit.events.envelope import EventEnvelope
 
 
@@ -151,3 +154,15 @@ class MetricsExporter:
 
 
 MetricsExporter.NOOP = MetricsExporter()
+
+
+@dataclass(frozen=True, slots=True)
+class PollResult:
+    """What a poll gave: how many rows it claimed, and after which time the outbox itself would poll again."""
+
+    count: int
+    interval: timedelta
+
+
+#: The time until the next poll: `lambda poll: "1m" if is_night() else poll.interval`.
+PollTrigger = Callable[[PollResult], Duration]

@@ -124,6 +124,12 @@ def _owner(name: str, value: object) -> object:
     return value
 
 
+def _function(name: str, value: object) -> object:
+    if not callable(value) or isinstance(value, type):
+        raise _wrong(name, value, "pass a function, or an object that can be called")
+    return value
+
+
 def _as_given(_: str, value: object) -> object:
     """The store and the codec, who know what they take, refuse the rest."""
     return value
@@ -139,6 +145,7 @@ SWITCH_OR_NONE: Final = Kind("`True`, `False` or `None`", _switch_or_none)
 DURATION: Final = Kind("a duration", lambda name, value: duration(value, name=name))
 ABOVE_ZERO: Final = Kind("a duration above zero", lambda name, value: duration(value, name=name, positive=True))
 OWNER: Final = Kind("up to 64 letters, digits and `. _ : @ -`", _owner)
+FUNCTION: Final = Kind("a function", _function, is_object=True)
 NAME: Final = Kind("letters, digits, underscores", _as_given)
 POLICY: Final = Kind(
     "an object with `delay(attempts)` and `should_retry(error)`, or the name of a policy, alone or with its properties",

@@ -6,7 +6,7 @@ import atexit
 from collections.abc import Callable, Coroutine, Iterable
 from enum import Enum
 from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from aftercommit.base import OutboxBase
 from aftercommit.engine import Engine, Stats
@@ -17,6 +17,7 @@ from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.ids import EventId, EventIds
 from aftercommit.events.order import Cluster
 from aftercommit.polling.manual import DrainResult
+from aftercommit.polling.records import OutboxRecords
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime, run
@@ -29,6 +30,7 @@ from aftercommit.writing.writer import refuse_without_transaction
 
 T = TypeVar("T")
 P = ParamSpec("P")
+Inner = TypeVar("Inner")
 
 
 class Outbox(OutboxBase):
@@ -166,6 +168,11 @@ class Outbox(OutboxBase):
         """The dead events: query, count, replay, discard."""
         return DeadLetters(self._dead())
 
+    @property
+    def records(self) -> RecordCounts:
+        """The rows in numbers, for monitoring: by status, done ones too, and by partition."""
+        return RecordCounts(self._records())
+
     def purge(self, older_than: Duration | None = None, *, dead: bool | None = None) -> int:
         """Delete rows that ended longer ago than that; by default purge_retention. Dead ones only when asked to."""
         return run(self._purge(older_than, dead))
@@ -225,24 +232,37 @@ class Transaction(OwnedTransaction):
         run(self._leave(error))
 
 
+class _Blocking(Generic[Inner]):
+    """What another object does, to its end."""
+
+    def __init__(self, inner: Inner) -> None:
+        self._inner = inner
+
+
 def _blocking(
-    method: Callable[Concatenate[DeadEvents, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[DeadLetters, P], T]:
+    method: Callable[Concatenate[Inner, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[_Blocking[Inner], P], T]:
     @wraps(method)
-    def call(self: DeadLetters, /, *arguments: P.args, **keywords: P.kwargs) -> T:
-        return run(method(self._dead, *arguments, **keywords))
+    def call(self: _Blocking[Inner], /, *arguments: P.args, **keywords: P.kwargs) -> T:
+        return run(method(self._inner, *arguments, **keywords))
 
     return call
 
 
-class DeadLetters:
-    """`outbox.dead` for threads: what DeadEvents does, to its end."""
-
-    def __init__(self, dead: DeadEvents) -> None:
-        self._dead = dead
+class DeadLetters(_Blocking[DeadEvents]):
+    """`outbox.dead` for threads."""
 
     query = _blocking(DeadEvents.query)
     count = _blocking(DeadEvents.count)
     replay = _blocking(DeadEvents.replay)
     replay_all = _blocking(DeadEvents.replay_all)
     discard = _blocking(DeadEvents.discard)
+
+
+class RecordCounts(_Blocking[OutboxRecords]):
+    """`outbox.records` for threads."""
+
+    count_by_status = _blocking(OutboxRecords.count_by_status)
+    counts = _blocking(OutboxRecords.counts)
+    partition_stats = _blocking(OutboxRecords.partition_stats)
+    cluster_stats = _blocking(OutboxRecords.cluster_stats)

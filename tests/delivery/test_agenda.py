@@ -143,7 +143,7 @@ def test_what_falls_due_after_the_next_round_is_left_to_it(world: World) -> None
     async def scenario(runtime: Any) -> None:
         agenda, _ = agenda_with(runtime)
         assert agenda.add([A], after=6.0)
-        assert agenda.due_at == agenda._next_round, "nothing but the round"
+        assert agenda.due_at == agenda._rested_at, "nothing but the round"
 
     with_runtime(world, scenario)
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aftercommit import InvalidOption, PartitionHasher
 from aftercommit.events.claims import HASH_NAME, PARTITION_COUNT, partition_of
 
 #: Key, murmur3_x86_32 with seed 0, partition.
@@ -48,9 +49,21 @@ def test_every_key_has_the_partition_of_the_table(key, hashed, partition):
     assert partition_of(key) == partition == partition_of(key)
 
 
+@pytest.mark.parametrize(("key", "hashed", "partition"), TABLE, ids=[key[:36] for key, _, _ in TABLE])
+def test_everybody_can_ask_for_the_partition_of_a_key(key, hashed, partition):
+    """TC-257"""
+    assert PartitionHasher.get_partition_for_aggregate(key) == partition == hashed & 0x7FFFFFFF & 255
+
+
+@pytest.mark.parametrize("wrong", [None, 7, b"order-123"])
+def test_a_key_is_hashed_as_the_event_has_it(wrong):
+    with pytest.raises(InvalidOption, match="the key is a"):
+        PartitionHasher.get_partition_for_aggregate(wrong)
+
+
 def test_the_count_and_the_name_of_the_hash_are_fixed():
     """TC-264; both are kept in the table, and a process that disagrees does not start."""
-    assert PARTITION_COUNT == 256
+    assert PARTITION_COUNT == PartitionHasher.TOTAL_PARTITIONS == 256
     assert HASH_NAME == "murmur3_x86_32"
 
 

@@ -250,6 +250,15 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
     "test_a_purge_by_age_has_a_limit": [
         ("purge_aged", "LIMIT :limit", ""),
     ],
+    "test_done_rows_are_counted_up_to_a_limit": [
+        ("count_done", "AND status = 1", ""),
+        ("count_done", "LIMIT :limit", ""),
+    ],
+    "test_unfinished_rows_are_counted_by_partition": [
+        ("pending", "status IN (0, 2)", "status <> 1"),
+        ("pending", "status IN (0, 2)", "status IN (0, 2) AND locked_by IS NULL"),
+        ("pending", "status IN (0, 2)", "status = 0"),
+    ],
     "test_the_backlog_counts_leases_that_stand": [
         ("backlog", "lease_until > {now}", "1"),
     ],

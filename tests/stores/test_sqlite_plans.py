@@ -114,6 +114,8 @@ INDEXES = {
     "discard": "SEARCH outbox_event USING INDEX outbox_event_event (event_id=?",
     "surviving": "outbox_event USING COVERING INDEX outbox_event_event (event_id=?)",
     "backlog": "outbox_event USING INDEX outbox_event_pending",
+    "count_done": "SEARCH outbox_event USING COVERING INDEX outbox_event_ended (status=?)",
+    "pending": "SCAN outbox_event USING INDEX outbox_event_order",
     **dict.fromkeys(HELD, "SEARCH outbox_event USING INDEX outbox_event_event (event_id=? AND handler_id=?)"),
 }
 

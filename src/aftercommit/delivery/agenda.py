@@ -41,7 +41,7 @@ class Agenda:
         self._held = held
         self._longest = interval.total_seconds()
         self._is_called = self._goes_round = True
-        self._next_look = self._next_round = float("-inf")
+        self._next_look = self._next_round = self._rested_at = float("-inf")
         # Keys to look at now, in order of adding, each once.
         self._ready: dict[OrderKey, None] = {}
         # Keys that were added while a row of theirs is in memory: a claim would find it leased.
@@ -147,22 +147,29 @@ class Agenda:
         """A look begins, and whatever is added from now on leads to another one. Whether it is the first of a round,
         after which the next one comes in an interval. The mutex is held."""
         now = self._runtime.clock()
-        is_round = self._goes_round or now >= self._next_round
+        is_round = self._goes_round or now >= min(self._next_round, self._rested_at)
         if is_round:
             self._goes_round = False
-            self._next_round = now + interval
+            self._next_round = float("inf")
+            self._rested_at = now + interval
         self._fall_due()  # now: what this look has no room for calls no second time
         self._is_called = False
         self._next_look = float("inf")
         self._looks_for_expected = now >= self._expected_at
         return is_round
 
+    def rest(self, interval: float) -> None:
+        """The next round comes after so many seconds, and not in the interval that its look began with; but for what
+        somebody has added."""
+        with self.monitor:
+            self._rested_at = self._runtime.clock() + interval
+
     @property
     def due_at(self) -> float:
         """When the next look should begin, on the runtime's clock, as far as is known; long ago when somebody calls."""
         if self._is_called:
             return float("-inf")
-        at = min(self._next_look, self._next_round)
+        at = min(self._next_look, self._next_round, self._rested_at)
         return min(at, self._later[0][0]) if self._later else at
 
     def take(self, limit: int, owned: Collection[int]) -> list[OrderKey]:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import mmh3
 import msgspec
 
+from aftercommit.errors import InvalidOption
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.order import OrderKey
 from aftercommit.events.outcome import Outcome
@@ -128,6 +129,24 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
 def partition_of(key: str) -> int:
     """murmur3 of the key's UTF-8, seed 0, without its sign bit, modulo 256."""
     return (mmh3.hash(key.encode(), 0, signed=False) & 0x7FFFFFFF) % PARTITION_COUNT
+
+
+class PartitionHasher:
+    """Which of the 256 partitions a key belongs to, for ever and in every process. Other programs get the same number
+    from murmur3_x86_32 of the key's UTF-8, seed 0, without its sign bit, modulo 256.
+
+    >>> PartitionHasher.get_partition_for_aggregate("order-123")
+    189
+    """
+
+    TOTAL_PARTITIONS: Final = PARTITION_COUNT
+
+    @staticmethod
+    def get_partition_for_aggregate(key: str) -> int:
+        """Of an ordering key, as the event has it: the explicit one, else `aggregate_type/aggregate_id`."""
+        if not isinstance(key, str):
+            raise InvalidOption(f"the key is a {type(key).__name__}", fix="pass it as the event has it, a str")
+        return partition_of(key)
 
 
 def order_key_of(event: EventEnvelope) -> OrderKey:

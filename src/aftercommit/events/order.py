@@ -3,7 +3,7 @@ instances that share the partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -158,6 +158,46 @@ class ClusterMember:
     is_stale: bool
     is_me: bool
     partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStats:
+    """How many unfinished events wait in each of some partitions; one where nothing waits has 0."""
+
+    pending: Mapping[int, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.pending.values())
+
+    @property
+    def maximum(self) -> int:
+        return max(self.pending.values(), default=0)
+
+    @property
+    def average(self) -> float:
+        return self.total / len(self.pending) if self.pending else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStats:
+    """How the partitions are spread over the living instances of the fleet."""
+
+    total_partitions: int
+    #: How many partitions each living instance owns, by its id.
+    assigned: Mapping[str, int]
+
+    @property
+    def total_instances(self) -> int:
+        return len(self.assigned)
+
+    @property
+    def unassigned_partitions(self) -> int:
+        return self.total_partitions - sum(self.assigned.values())
+
+    @property
+    def average_partitions_per_instance(self) -> float:
+        return self.total_partitions / len(self.assigned) if self.assigned else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from aftercommit.events.outcome import Dead
 from aftercommit.events.redact import error_text
 from aftercommit.meter import Meter
 from aftercommit.polling.due import Found, Look
+from aftercommit.polling.trigger import TriggeredPace
 from aftercommit.ports import Runtime
 from aftercommit.service import Service
 
@@ -76,7 +77,11 @@ class OutboxPoller(Service):
         self.batch = Batch(config.batch_size, config.cold_queue_capacity)
         self._rule = rule_of(config)
         quickest = None if is_woken else QUICKEST
-        self._pace = Pace(config.poll_interval, config.max_poll_interval, quickest, batch_size=config.batch_size)
+        pace = Pace(config.poll_interval, config.max_poll_interval, quickest, batch_size=config.batch_size)
+        trigger = config.poll_trigger
+        self._pace = pace if trigger is None else TriggeredPace(pace, trigger, meter)
+        #: A trigger's word is for the next round; else the pace is that of the one behind it.
+        self._is_triggered = trigger is not None
         self._cycles_begun = self._cycles_ended = 0
         self._last_count: int | None = None
 
@@ -138,6 +143,11 @@ class OutboxPoller(Service):
             self._hand_over(found.claim)
         self._plan(found)
         return len(rows) or (0 if found.is_all else None)
+
+    @property
+    def interval(self) -> timedelta:
+        """The longest sleep of now."""
+        return self._pace.interval
 
     def look_everywhere(self) -> None:
         """The next claims go over the whole table."""
@@ -207,6 +217,8 @@ class OutboxPoller(Service):
             self._agenda.add(THE_REST)
         elif claim.next_due is not None:
             self._agenda.add(EVERYWHERE, claim.next_due)
+        if self._is_triggered:
+            self._agenda.rest(interval)
         if claim.rows:
             self._agenda.add(EVERYWHERE, interval)  # there may be more where that came from
         self._agenda.found(row.lease.key.event_id for row in claim.rows)

@@ -198,6 +198,12 @@ class Records(Protocol):
 
     async def backlog(self) -> Backlog: ...
 
+    async def count_done(self, limit: int | None) -> int:
+        """How many rows are done, counted no further than `limit`; None: all of them."""
+
+    async def pending(self) -> dict[int, int]:
+        """How many unfinished rows each partition has, for those that have any."""
+
     async def blocked(self, limit: int) -> list[BlockedKey]:
         """Keys that have a dead event, each with its first one, in order of position."""
 

@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 
+from aftercommit.events.claims import NewEvent
 from aftercommit.events.envelope import EventStatus
 from aftercommit.testing.hooks import StoreHooks, played
-from aftercommit.testing.kit import DAY, HOUR, SECOND, event, insert, take
+from aftercommit.testing.kit import DAY, HOUR, SECOND, event, insert, take, write_rows
 
 A_DAY = timedelta(days=1)
 
@@ -124,6 +125,31 @@ class PurgingContract(StoreHooks):
         await insert(store, *[event() for _ in range(4)])
         backlog = await store.records.backlog()
         assert (backlog.new, backlog.retry, backlog.dead, backlog.leased) == (4, 3, 2, 0)
+
+    @played
+    async def test_done_rows_are_counted_up_to_a_limit(self) -> None:
+        """TC-337"""
+        store = await self.opened()
+        assert await store.records.count_done(None) == 0
+        await self.ended(store, *[event() for _ in range(5)], status=EventStatus.DONE)
+        await self.dead(store, event(), event())
+        await self.ended(store, event(), status=EventStatus.RETRY)
+        await insert(store, event())
+        assert [await store.records.count_done(limit) for limit in (None, 1, 4, 5, 6, 10**9)] == [5, 1, 4, 5, 5, 5]
+
+    @played
+    async def test_unfinished_rows_are_counted_by_partition(self) -> None:
+        """TC-341: also those that are leased or not due; what ended is not counted."""
+        store = await self.opened()
+        assert await store.records.pending() == {}
+        for status in (EventStatus.DONE, EventStatus.DEAD, EventStatus.RETRY):
+            await self.ended(store, event(key=status.name), status=status)
+        rows = {0: 2, 8: 1, 99: 1, 255: 3}
+        given = [NewEvent(event(key=f"key {number}"), number) for number, count in rows.items() for _ in range(count)]
+        await write_rows(store, [*given, NewEvent(event(deliver_after="1h"), 100)])
+        assert await store.records.pending() == {0: 2, 7: 1, 8: 1, 99: 1, 100: 1, 255: 3}
+        await take(store, limit=3)
+        assert await store.records.pending() == {0: 2, 7: 1, 8: 1, 99: 1, 100: 1, 255: 3}
 
     @played
     async def test_the_backlog_counts_leases_that_stand(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from aftercommit.events.claims import Backlog, DeadEvent, DeadFilter
+from aftercommit.events.claims import PARTITION_COUNT, Backlog, DeadEvent, DeadFilter
 from aftercommit.events.order import BlockedKey
 from aftercommit.events.redact import storable
 from aftercommit.stores.redis.rows import dead_of, whole_row
@@ -87,6 +87,13 @@ class RedisRecords:
         if any(isinstance(size, Exception) for size in sizes):
             return None
         return sum(size or 0 for size in sizes) // rows
+
+    async def count_done(self, limit: int | None) -> int:
+        return int(await self._server.run("count_done", limit or 0))
+
+    async def pending(self) -> dict[int, int]:
+        counts = await self._server.run("pending", PARTITION_COUNT)
+        return {number: count for number, count in enumerate(counts) if count}
 
     async def blocked(self, limit: int) -> list[BlockedKey]:
         found: list[BlockedKey] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from aftercommit.events.claims import Backlog, DeadEvent, DeadFilter
 from aftercommit.events.envelope import EventStatus
@@ -15,6 +15,9 @@ from aftercommit.stores.sql.changes import ByStatement
 from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.rows import Times, dead_of, to_micros
 from aftercommit.stores.sql.statements import Statements
+
+#: More rows than a table has.
+_ALL: Final = 2**62
 
 
 @dataclass(eq=False)
@@ -60,6 +63,12 @@ class SqlRecords:
     async def backlog(self) -> Backlog:
         new, retry, dead, leased, oldest = (await self._read("backlog", {}))[0]
         return Backlog(new, retry, dead, leased, timedelta(microseconds=max(0, oldest)))
+
+    async def count_done(self, limit: int | None) -> int:
+        return int((await self._read("count_done", {"limit": _ALL if limit is None else limit}))[0][0])
+
+    async def pending(self) -> dict[int, int]:
+        return {int(number): int(count) for number, count in await self._read("pending", {})}
 
     async def blocked(self, limit: int) -> list[BlockedKey]:
         rows = await self._read("blocked", {"limit": limit})
