@@ -306,7 +306,8 @@ def test_after_close_nothing_is_taken_and_nothing_is_left_behind(place: World) -
         seen = Collector()
         parts.registry.register("UserCreated", seen.add)
         dispatcher = parts.dispatcher(worker_count=1)
-        poller = await parts.poller(dispatcher).start()
+        poller = parts.poller(dispatcher)
+        await poller.start()
         writer = parts.writer(parts.hook(dispatcher))
         await parts.write(writer, *["UserCreated"] * 10)
         await dispatcher.close()
@@ -318,7 +319,8 @@ def test_after_close_nothing_is_taken_and_nothing_is_left_behind(place: World) -
         assert not dispatcher.has_cold_queue_capacity()
         await parts.write(writer, "UserCreated")
         assert place.rows()[-1]["locked_by"] is None, "written all the same, and free"
-        del poller
+        with pytest.raises(InvalidOption, match="closed"):
+            await poller.start()
 
     play(place, scenario)
 
@@ -368,6 +370,26 @@ def test_an_event_that_nobody_has_leased_is_claimed_by_the_poller_before_it_runs
         await parts.write(writer, "UserCreated")
         await world.until_settled(2)
         assert (list(answers), len(seen)) == ([False, True], 2)
+
+    play(world, scenario)
+
+
+def test_a_commit_hook_of_ones_own_class_does_what_the_class_says(world: World) -> None:
+    async def scenario(parts: Parts) -> None:
+        seen = Collector()
+        parts.registry.register("Wanted", seen.add)
+        parts.registry.register("Other", seen.add)
+
+        class Choosing(by_hand.DispatcherCommitHook):
+            def on_commit(self, event: EventEnvelope) -> None:
+                if event.event_type == "Wanted":
+                    super().on_commit(event)
+
+        counted = Counting()
+        dispatcher = parts.dispatcher(metrics=counted)
+        await parts.write(parts.writer(Choosing(plain(dispatcher))), "Wanted", "Other")
+        assert (counted.hot, counted.dropped) == (0, 1), "nobody has leased it, and no poller runs"
+        assert world.statuses() == [0, 0]
 
     play(world, scenario)
 
@@ -558,6 +580,8 @@ def test_options_of_other_parts_are_refused(world: World) -> None:
             parts.poller(Mine(), owner_id="")
         with pytest.raises(InvalidOption, match="takes no events"):
             parts.poller(7)
+        with pytest.raises(InvalidOption, match="hook is 7"):
+            parts.writer(7)
 
     play(world, scenario)
 
