@@ -83,6 +83,11 @@ class Line(Assembly):
         await self.keeper.stop(time.left())
         await self.runtime.close()
 
+    @property
+    def has_poller(self) -> bool:
+        """Whether somebody looks into the table for it."""
+        return any(each.is_running for each in self.lookers)
+
     async def stop_looking(self) -> None:
         time, lookers, self.lookers = Countdown(self.runtime), self.lookers, []
         for each in lookers:
@@ -125,7 +130,7 @@ class Dispatching(Part):
             return False
         claimed = desk.take(event.event_id)
         if claimed is None:
-            return bool(line.lookers) and _has_room(line, lane) and _looked_for(line, event)
+            return line.has_poller and _has_room(line, lane) and _looked_for(line, event)
         into = line.dispatcher.enqueue_hot if lane is Source.HOT else line.dispatcher.enqueue_cold
         is_taken = into(claimed)
         if not is_taken:

@@ -101,18 +101,16 @@ class Polling(Part):
 
     def _rounds(self) -> Rounds:
         """What looks into the table, between start() and close()."""
-        current = self._polling
-        if current is not None and not current.assembly.runtime.is_gone():
+        current, line = self._polling, None if self._dispatcher is None else self._dispatcher.line()
+        if self._dispatcher is not None and line is None:
+            raise InvalidOption("the dispatcher of this poller is closed", fix="make both anew")
+        if current is not None and not current.is_over(line):
             return current
-        if self._dispatcher is None:
-            made = self._polling = Rounds.alone(
-                self._runtime(), self._store, self._handler, self.config, self._owner_id
-            )
+        if line is None:
+            made = Rounds.alone(self._runtime(), self._store, self._handler, self.config, self._owner_id)
         else:
-            line = self._dispatcher.line()
-            if line is None:
-                raise InvalidOption("the dispatcher of this poller is closed", fix="make both anew")
-            made = self._polling = Rounds.feeding(line, self._store, self.config, self._owner_id)
+            made = Rounds.feeding(line, self._store, self.config, self._owner_id)
+        self._polling = made
         desk_of(self._store).join(self)
         return made
 
@@ -170,6 +168,10 @@ class Rounds:
     def alone(cls, runtime: Runtime, store: EventStore, handler: Any, config: OutboxConfig, name: str | None) -> Rounds:
         assembly = Assembly(runtime, store, Router(_Anybody(), Roster(), PayloadTypes()), config)
         return cls(assembly, store, Handing(handler, desk_of(store), runtime), config, name)
+
+    def is_over(self, line: Line | None) -> bool:
+        """Its loop has ended, or its dispatcher runs on another line by now."""
+        return self.assembly.runtime.is_gone() or self._line is not line
 
     def _services(self) -> list[Service]:
         return [self.room] if self._listener is None else [self.room, self._listener]
@@ -263,8 +265,8 @@ def _checked(handler: Any) -> OutboxPollerHandler:
     return _Function(handler)
 
 
-def _checked_name(owner_id: str | None) -> str | None:
-    if owner_id is not None and not 0 < len(owner_id) <= _LONGEST_NAME:
+def _checked_name(owner_id: Any) -> str | None:
+    if owner_id is not None and not (isinstance(owner_id, str) and 0 < len(owner_id) <= _LONGEST_NAME):
         raise InvalidOption(f"owner_id is {owner_id!r}", fix=f"pass a text of up to {_LONGEST_NAME} characters")
     return owner_id
 

@@ -114,6 +114,7 @@ class OutboxPoller(_Blocking, Polling):
 
     def start(self) -> Self:
         """Look from now on, in a thread of its own. Again is fine; after close() it starts anew."""
+        atexit.register(self.close)
         run(self._start())
         return self
 
@@ -124,6 +125,7 @@ class OutboxPoller(_Blocking, Polling):
     def close(self) -> None:
         """Look no more. Again is fine."""
         run(self._close())
+        atexit.unregister(self.close)
 
     def __enter__(self) -> Self:
         return self.start()

@@ -99,10 +99,9 @@ class Writing(Part):
     ) -> None:
         """Without a hook nothing happens after a commit: rows are left to a poller, here or elsewhere."""
         super().__init__(store)
-        if hook is not None and not hasattr(hook, "after_commit"):
-            hook = AfterCommitHook(hook)
-        self._tx_context, self._hook = tx_context, hook
-        self._dispatcher = hook.dispatcher if isinstance(hook, DispatcherCommitHook) else None
+        self._tx_context, self._hook = tx_context, _checked(hook)
+        # One of a class of the user's own does what that class says.
+        self._dispatcher = hook.dispatcher if type(hook) is DispatcherCommitHook else None
         if self._dispatcher is not None and self._dispatcher.store is not store:
             raise InvalidOption("the hook's dispatcher has another store than the writer", fix="give both the same")
         self._composer = Composer(PayloadTypes(serializer), context_providers)
@@ -142,7 +141,7 @@ class Writing(Part):
         runtime = self._runtime() if line is None else line.runtime
         if line is None:
             hook = None if self._dispatcher is not None else self._hook
-            room = Room(runtime, self._store, Meter(runtime, self._metrics), hook=hook)  # type: ignore[arg-type]
+            room = Room(runtime, self._store, Meter(runtime, self._metrics), hook=hook)
         else:
             room = Room(runtime, self._store, line.meter, hot_path=line.hot_path, rows_of=line.router.rows_of)
         self._made = runtime, line, room
@@ -151,3 +150,11 @@ class Writing(Part):
     def _after_fork(self) -> None:
         super()._after_fork()
         self._made = None
+
+
+def _checked(hook: Any) -> WriterHook | None:
+    if hook is None or hasattr(hook, "after_commit"):
+        return hook  # type: ignore[no-any-return]
+    if not callable(hook):
+        raise InvalidOption(f"the hook is {hook!r}", fix="pass an AfterCommitHook, or a function of the event")
+    return AfterCommitHook(hook)
