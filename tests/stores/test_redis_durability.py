@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import redis
 
-from aftercommit import InvalidOption, Outbox, StoreUnavailable
+from aftercommit import DeadLetter, InvalidOption, Outbox, StoreUnavailable
 from aftercommit.ports import Colour
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.redis import durability
 from aftercommit.testing.kit import event, insert, take
-from tests.redis_servers import PrivateValkey
+from tests.redis_servers import PrivateValkey, until
 from tests.stores.kit import run_in
 from tests.stores.redis_kit import OwnServer
 from tests.support import World
@@ -29,6 +31,9 @@ def colour(request: pytest.FixtureRequest) -> Colour:
 
 # ---------------------------------------------------------------- warnings
 
+FILE = ("--appendonly", "yes")
+FULL = ("--maxmemory", "100mb")
+
 
 @pytest.mark.parametrize(
     ("settings", "warnings"),
@@ -36,12 +41,13 @@ def colour(request: pytest.FixtureRequest) -> Colour:
         ((), ["keeps nothing on disk"]),
         (("--save", "60 1"), ["keeps only snapshots"]),
         (("--appendonly", "yes"), []),
-        (("--appendonly", "yes", "--maxmemory-policy", "allkeys-lru"), ["maxmemory-policy allkeys-lru"]),
+        ((*FILE, *FULL, "--maxmemory-policy", "allkeys-lru"), ["maxmemory-policy allkeys-lru"]),
         # Keys of the outbox never expire, so such a server refuses writes instead.
-        (("--appendonly", "yes", "--maxmemory-policy", "volatile-lru"), []),
-        (("--maxmemory-policy", "allkeys-random"), ["keeps nothing on disk", "maxmemory-policy allkeys-random"]),
+        ((*FILE, *FULL, "--maxmemory-policy", "volatile-lru"), []),
+        ((*FILE, "--maxmemory-policy", "allkeys-lru"), []),
+        ((*FULL, "--maxmemory-policy", "allkeys-random"), ["keeps nothing on disk", "maxmemory-policy allkeys-random"]),
     ],
-    ids=["nothing", "snapshots", "a file", "evicts all", "evicts what expires", "both"],
+    ids=["nothing", "snapshots", "a file", "evicts all", "evicts what expires", "never full", "both"],
 )
 def test_health_and_the_log_warn_of_a_server_that_may_lose_events(
     own_redis: Start,
@@ -63,6 +69,38 @@ def test_health_and_the_log_warn_of_a_server_that_may_lose_events(
             assert said in caplog.text
 
     world.run(scenario)
+
+
+def test_no_key_of_an_outbox_expires(own_redis: Start, world: World) -> None:
+    """So a server that drops keys with an expiry (`volatile-…`) drops none of these."""
+    server = own_redis()
+
+    def fails(_: object) -> None:
+        raise DeadLetter("no")
+
+    async def scenario() -> None:
+        outbox = world.outbox(server.url, ordered=True, delete_completed=False)
+        outbox.register("Done", lambda _: None)
+        outbox.register("Dead", fails)
+        async with outbox:
+            for kind in ("Done", "Dead"):
+                await outbox.write(kind, {}, key=kind)
+            await outbox.write("Done", {}, key="later", deliver_after="1h")
+            await apart(world, lambda: until(lambda: _has(server, "done") and _has(server, "dead"), "both ends"))
+            keys = server.client.keys("*")
+            assert b"{outbox_event}:members" in keys
+            assert {server.client.ttl(key) for key in keys} == {-1}
+
+    world.run(scenario)
+
+
+def _has(server: OwnServer, index: str) -> bool:
+    return bool(server.client.exists(f"{{outbox_event}}:{index}"))
+
+
+async def apart(world: World, work: Callable[[], Any]) -> Any:
+    """What blocks, while the event loop goes on."""
+    return await asyncio.to_thread(work) if world.is_async else work()
 
 
 @pytest.mark.parametrize("protocol", [2, 3])

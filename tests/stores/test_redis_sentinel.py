@@ -35,14 +35,16 @@ async def written(outbox: Any, number: int) -> bool:
     return True
 
 
-def client_of(world: World, sentinels: RedisSentinels) -> Any:
+def manager_of(world: World, sentinels: RedisSentinels) -> Any:
     kind: Any = redis.asyncio.Sentinel if world.is_async else redis.Sentinel
-    return kind(sentinels.addresses, socket_timeout=5).master_for(SERVICE, socket_timeout=5)
+    return kind(sentinels.addresses, socket_timeout=5)
 
 
-async def done(ended: Any) -> Any:
+async def closed(client: Any) -> None:
     """In either colour of client."""
-    return await ended if hasattr(ended, "__await__") else ended
+    ended = client.aclose() if hasattr(client, "aclose") else client.close()
+    if ended is not None:
+        await ended
 
 
 @pytest.mark.parametrize("runtime", ["threads", "asyncio"])
@@ -58,7 +60,8 @@ def test_a_failover_loses_nothing_that_the_replica_had_confirmed(
         seen.add(json.loads(event.payload_json)["n"])
 
     async def scenario() -> None:
-        client = client_of(world, redis_sentinels)
+        manager = manager_of(world, redis_sentinels)
+        client = manager.master_for(SERVICE, socket_timeout=5)
         sure = world.outbox(
             open_store(client, Colour.ASYNC if world.is_async else Colour.BLOCKING, durability="wait:1")
         )
@@ -76,6 +79,7 @@ def test_a_failover_loses_nothing_that_the_replica_had_confirmed(
             may_end.set()
             all_of_them = {*confirmed, len(confirmed)}
             await apart(world, lambda: until(lambda: set(seen) == all_of_them, "the end of all deliveries"))
-        await done(client.aclose() if world.is_async else client.close())
+        for each in (client, *manager.sentinels):
+            await closed(each)
 
     world.run(scenario)

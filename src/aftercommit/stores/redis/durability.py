@@ -113,6 +113,7 @@ def _warnings(facts: dict[str, str], save: Any, where: str) -> list[str]:
                 f"{where} keeps only snapshots (appendonly no): a restart of it loses the events since the last one"
             )
     policy = facts.get("maxmemory_policy", "noeviction")
-    if policy.startswith("allkeys"):
+    # Keys of an outbox have no expiry, so volatile-… drops none of them; and without a limit nothing is ever dropped.
+    if policy.startswith("allkeys") and facts.get("maxmemory") != "0":
         found.append(f"{where} drops any keys when its memory is full (maxmemory-policy {policy}), events among them")
     return found

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from typing import Any, Final, NoReturn
 
-from redis._parsers import Encoder
 from redis.commands import CoreCommands
 from redis.crc import key_slot
+from redis.exceptions import DataError
 
 from aftercommit.errors import UnsupportedTransaction
 from aftercommit.events.claims import NewEvent, QueryResult, RowKey
@@ -41,7 +41,17 @@ _REFUSED: Final = frozenset(
 #: Commands whose first word is no key.
 _KEYLESS: Final = frozenset({"PUBLISH", "SPUBLISH", "FLUSHALL", "FLUSHDB"})
 
-_encode: Final[Callable[[Any], bytes]] = Encoder("utf-8", "strict", False).encode
+
+def _encode(word: Any) -> bytes:
+    """As the driver sends it, which refuses the same."""
+    match word:
+        case bytes() | memoryview():
+            return bytes(word)
+        case str():
+            return word.encode()
+        case int() | float() if not isinstance(word, bool):
+            return repr(word).encode()
+    raise DataError(f"a word of a command is a {type(word).__qualname__}; make it bytes, str, int or float first")
 
 
 class Queued(Awaitable[None]):
