@@ -62,12 +62,25 @@ def getter_of(kind: type, expression: str) -> Callable[[Any], Any]:
         return lambda _: literal[1] or literal[2]
     steps = _parsed(expression)
     owner: type | None = kind
+    is_plain = True
     for step in steps:
+        is_plain = is_plain and step.way is _Way.ATTRIBUTE and owner is not None and not _is_mapping(owner)
         if owner is not None:
             owner = _type_after(owner, step, expression)
-    if len(steps) == 1 and steps[0].way is _Way.ATTRIBUTE and not issubclass(kind, Mapping):
-        return attrgetter(steps[0].name)  # as most are
-    return lambda value: _walked(value, steps)
+    return _by_attributes(steps) if is_plain else lambda value: _walked(value, steps)
+
+
+def _by_attributes(steps: tuple[_Step, ...]) -> Callable[[Any], Any]:
+    """For steps that are known to be attributes, as most are: in a tenth of the time."""
+    get = attrgetter(".".join(step.name for step in steps))
+
+    def getter(value: Any) -> Any:
+        try:
+            return get(value)
+        except Exception:
+            return _walked(value, steps)  # which says at which step it failed
+
+    return getter
 
 
 def _walked(value: Any, steps: tuple[_Step, ...]) -> Any:
@@ -123,7 +136,7 @@ def _type_after(owner: type, step: _Step, expression: str) -> type | None:
         if step.name not in set(_names(owner)):
             raise _missing(owner, step, expression)
         return _hint(owner, step.name)
-    is_mapping = issubclass(owner, Mapping)
+    is_mapping = _is_mapping(owner)
     if step.way is _Way.KEY and not is_mapping and not hasattr(owner, "__getitem__"):
         raise InvalidPayloadType(
             f"{owner.__name__} has no keys, so {expression!r} cannot take {step}", fix=f'write ".{step.name}"'
@@ -143,6 +156,10 @@ def _type_after(owner: type, step: _Step, expression: str) -> type | None:
             fix=f'call it: "{step.name}()", make it a property, or pass a function: lambda event: …',
         )
     return _hint(member.fget, "return") if isinstance(member, property) else _hint(owner, step.name)
+
+
+def _is_mapping(owner: type) -> bool:
+    return is_typeddict(owner) or issubclass(owner, Mapping)
 
 
 def _missing(owner: type, step: _Step, expression: str) -> InvalidPayloadType:
