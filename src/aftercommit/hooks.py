@@ -70,8 +70,14 @@ class AfterCommitHook(WriterHook):
         """The transaction that the event was written in is committed."""
 
     def after_commit(self, events: list[EventEnvelope]) -> None:
+        failures = []
         for event in events:
-            self.on_commit(event)
+            try:
+                self.on_commit(event)
+            except Exception as error:  # which keeps no other event from its hook
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
 
 AfterCommitHook.NOOP = AfterCommitHook()
