@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar, Protocol, runtime_checkable
 
 from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.queued import QueuedEvent
 
 Listener = Callable[[EventEnvelope], object] | Callable[[EventEnvelope], Awaitable[object]]
 
@@ -99,14 +100,19 @@ class EventInterceptor:
         """Runs in reverse order, for those whose `before` has run. Errors are logged."""
 
     @staticmethod
-    def before(hook: Callable[[EventEnvelope], object]) -> EventInterceptor:
+    def before(
+        hook: Callable[[EventEnvelope], object] | Callable[[EventEnvelope, QueuedEvent], object],
+    ) -> EventInterceptor:
         """An interceptor of one function that runs before the handler."""
         interceptor = EventInterceptor()
         interceptor.before_dispatch = hook  # type: ignore[method-assign, assignment]
         return interceptor
 
     @staticmethod
-    def after(hook: Callable[[EventEnvelope, BaseException | None], object]) -> EventInterceptor:
+    def after(
+        hook: Callable[[EventEnvelope, BaseException | None], object]
+        | Callable[[EventEnvelope, BaseException | None, QueuedEvent], object],
+    ) -> EventInterceptor:
         """An interceptor of one function that runs after the handler."""
         interceptor = EventInterceptor()
         interceptor.after_dispatch = hook  # type: ignore[method-assign, assignment]

@@ -113,8 +113,7 @@ def test_a_row_is_born_leased_to_the_dispatcher(world: World) -> None:
         (row,) = world.rows()
         assert (row["locked_by"], row["lease_epoch"]) == (plain(dispatcher).line().owner, 1)
         other = Parts(world)
-        taken = Collector()
-        assert await other.poller(lambda event, attempts: taken.add(event) or True).poll() == 0
+        assert await other.poller(Mine()).poll() == 0
         await other.close()
         leave.set()
         await world.until_settled(1)
