@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 from aftercommit.events.durations import Duration
 from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.queued import QueuedEvent
 
 
 @runtime_checkable
@@ -83,8 +84,14 @@ class AfterCommitHook(WriterHook):
         """The transaction that the event was written in is committed."""
 
     def after_commit(self, events: list[EventEnvelope]) -> None:
+        failures = []
         for event in events:
-            self.on_commit(event)
+            try:
+                self.on_commit(event)
+            except Exception as error:  # which keeps no other event from its hook
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
 
 AfterCommitHook.NOOP = AfterCommitHook()
@@ -106,14 +113,19 @@ class EventInterceptor:
         """Runs in reverse order, for those whose `before` has run. Errors are logged."""
 
     @staticmethod
-    def before(hook: Callable[[EventEnvelope], object]) -> EventInterceptor:
+    def before(
+        hook: Callable[[EventEnvelope], object] | Callable[[EventEnvelope, QueuedEvent], object],
+    ) -> EventInterceptor:
         """An interceptor of one function that runs before the handler."""
         interceptor = EventInterceptor()
         interceptor.before_dispatch = hook  # type: ignore[method-assign, assignment]
         return interceptor
 
     @staticmethod
-    def after(hook: Callable[[EventEnvelope, BaseException | None], object]) -> EventInterceptor:
+    def after(
+        hook: Callable[[EventEnvelope, BaseException | None], object]
+        | Callable[[EventEnvelope, BaseException | None, QueuedEvent], object],
+    ) -> EventInterceptor:
         """An interceptor of one function that runs after the handler."""
         interceptor = EventInterceptor()
         interceptor.after_dispatch = hook  # type: ignore[method-assign, assignment]

@@ -113,8 +113,7 @@ def test_a_row_is_born_leased_to_the_dispatcher(world: World) -> None:
         (row,) = world.rows()
         assert (row["locked_by"], row["lease_epoch"]) == (plain(dispatcher).line().owner, 1)
         other = Parts(world)
-        taken = Collector()
-        assert await other.poller(lambda event, attempts: taken.add(event) or True).poll() == 0
+        assert await other.poller(Mine()).poll() == 0
         await other.close()
         leave.set()
         await world.until_settled(1)
@@ -176,6 +175,23 @@ def test_what_a_hook_raises_does_not_reach_the_writer(world: World) -> None:
 
         await parts.write(parts.writer(fail), "UserCreated")
         assert world.statuses() == [0]
+
+    play(world, scenario)
+
+
+def test_an_event_whose_hook_fails_keeps_no_other_from_its_hook(world: World) -> None:
+    async def scenario(parts: Parts) -> None:
+        seen = Collector()
+
+        def fail_first(event: EventEnvelope) -> None:
+            seen.add(event.event_type)
+            if len(seen) == 1:
+                raise ValueError("no")
+
+        writer = parts.writer(fail_first)
+        async with parts.manager.transaction():
+            await writer.write_all([EventEnvelope(name, payload_json="{}") for name in ("One", "Two")])
+        assert list(seen) == ["One", "Two"]
 
     play(world, scenario)
 
@@ -245,6 +261,41 @@ def test_a_context_of_ones_own_needs_the_four_methods_of_the_documents(world: Wo
             event_id = await written if world.is_async else written
         await world.until_settled(1)
         assert [event.event_id for event in seen] == [event_id]
+
+    play(world, scenario)
+
+
+def test_what_a_context_of_ones_own_has_rolled_back_to_a_savepoint_is_not_delivered(world: World) -> None:
+    async def scenario(parts: Parts) -> None:
+        seen, commits, rollbacks = Collector(), list[Callable[[], None]](), list[Callable[[], None]]()
+        parts.registry.register("UserCreated", seen.add)
+        dispatcher = parts.dispatcher(hot_queue_capacity=2)
+
+        class Mine:
+            def __init__(self, around: Any) -> None:
+                self.is_transaction_active = around.is_transaction_active
+                self.current_connection = around.current_connection
+                self.after_commit, self.after_rollback = commits.append, rollbacks.append
+
+        kind: Any = by_hand.AsyncOutboxWriter if world.is_async else by_hand.OutboxWriter
+        async with parts.manager.transaction() as tx:
+            writer = kind(Mine(plain(tx)), parts.store, parts.hook(dispatcher))
+
+            async def write() -> str:
+                written = writer.write("UserCreated", "{}")
+                return str(await written if world.is_async else written)
+
+            kept = await write()
+            async with await parts.manager.begin() as savepoint:
+                await write()
+                await savepoint.rollback()
+            rollbacks[-1]()
+        for callback in commits:
+            callback()
+        await world.until_settled(1)
+        assert [event.event_id for event in seen] == [kept]
+        await parts.write(parts.writer(parts.hook(dispatcher)), "UserCreated", "UserCreated")
+        await world.until_settled(3)  # the slot of the one that is gone is free
 
     play(world, scenario)
 

@@ -67,21 +67,25 @@ class Polling(Part):
     ) -> None:
         """`owner_id` is how the claims of this poller begin to be called; each start adds what makes it unique."""
         super().__init__(store)
-        self._dispatcher = handler.dispatcher if isinstance(handler, DispatcherPollerHandler) else None
-        if isinstance(handler, Dispatching):
-            self._dispatcher = handler
-        if self._dispatcher is not None and self._dispatcher.store is not store:
-            raise InvalidOption("the dispatcher has another store than this poller", fix="give both the same store")
-        self._handler = _checked(handler) if self._dispatcher is None else None
+        fed = handler.dispatcher if isinstance(handler, DispatcherPollerHandler) else handler
+        self._dispatcher = fed if isinstance(fed, Dispatching) else None
         self._owner_id = _checked_name(owner_id)
-        usual = UNRENEWED if self._dispatcher is None else self._dispatcher.config.lock_timeout
-        room = {} if self._dispatcher is None else {"cold_queue_capacity": self._dispatcher.config.cold_queue_capacity}
-        self.config = config_of(options, PollerOptions, lock_timeout=usual, **room)
         self._polling: Rounds | None = None
+        self._handler: OutboxPollerHandler | None = None
+        if self._dispatcher is None:
+            self._handler = _checked(handler)
+            self.config = config_of(options, PollerOptions, lock_timeout=UNRENEWED)
+            return
+        if self._dispatcher.store is not store:
+            raise InvalidOption("the dispatcher has another store than this poller", fix="give both the same store")
+        its = self._dispatcher.config
+        self.config = config_of(
+            options, PollerOptions, lock_timeout=its.lock_timeout, cold_queue_capacity=its.cold_queue_capacity
+        )
 
     def mark_done(self, event_id: str) -> bool:
-        """An event that a handler of your own has taken is done. False when its lease is over, or never was here. From
-        any thread; written with others soon after."""
+        """An event that a handler of your own has taken is done. False when its lease is over, or never was here, and
+        after close(). From any thread; written with others soon after."""
         return self._settle(event_id, DONE)
 
     def mark_retry(self, event_id: str, delay: Duration, error: str | BaseException) -> bool:
@@ -93,7 +97,8 @@ class Polling(Part):
         return self._settle(event_id, Dead(_text(error)))
 
     def _settle(self, event_id: str, outcome: Outcome) -> bool:
-        polling, claimed = self._polling, desk_of(self._store).take(event_id)
+        polling = self._polling
+        claimed = None if polling is None else desk_of(self._store).take(event_id)
         if polling is None or claimed is None or polling.assembly.runtime.clock() >= claimed.lease.deadline:
             return False
         polling.assembly.settler.add(holding_of(claimed), outcome)

@@ -21,7 +21,9 @@ from aftercommit.writing.writer import OutboxWriter as Room
 
 
 class PlainTxContext(Protocol):
-    """The least that a writer needs of a transaction of yours; callbacks run once it has ended."""
+    """The least that a writer needs of a transaction of yours. Callbacks run once it has ended; where it is rolled back
+    to a savepoint, those that were registered since run for the rollback, or the event would be delivered without its
+    row."""
 
     def is_transaction_active(self) -> bool: ...
 
@@ -80,8 +82,28 @@ class AdaptedTxContext:
         return self._given.is_transaction_active() and self.tx.is_active
 
     def wrote(self, rows: WrittenRows) -> None:
-        self.after_commit(rows.committed)
-        self.after_rollback(rows.rolled_back)
+        fate = Fate(rows)
+        self.after_commit(fate.committed)
+        self.after_rollback(fate.rolled_back)
+
+
+class Fate:
+    """The end of some rows, which comes once: what was rolled back to a savepoint is not committed with the rest."""
+
+    def __init__(self, rows: WrittenRows) -> None:
+        self._rows: WrittenRows | None = rows
+
+    def committed(self) -> None:
+        if (rows := self._ended()) is not None:
+            rows.committed()
+
+    def rolled_back(self) -> None:
+        if (rows := self._ended()) is not None:
+            rows.rolled_back()
+
+    def _ended(self) -> WrittenRows | None:
+        rows, self._rows = self._rows, None
+        return rows
 
 
 class Writing(Part):
