@@ -6,6 +6,7 @@ from aftercommit.testing.claiming import ClaimingContract
 from aftercommit.testing.fencing import FencingContract
 from aftercommit.testing.fidelity import FidelityContract
 from aftercommit.testing.fleet import FleetContract
+from aftercommit.testing.groups import GroupsContract
 from aftercommit.testing.heads import HeadsContract
 from aftercommit.testing.naming import NamingContract
 from aftercommit.testing.ordering import OrderingContract
@@ -25,6 +26,7 @@ class CoreConformance(
     ClaimingContract,
     SharingContract,
     SettlingContract,
+    GroupsContract,
     FencingContract,
     RecordsContract,
     PurgingContract,
