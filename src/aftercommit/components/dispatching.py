@@ -134,7 +134,7 @@ class Dispatching(Part):
         into = line.dispatcher.enqueue_hot if lane is Source.HOT else line.dispatcher.enqueue_cold
         is_taken = into(claimed)
         if not is_taken:
-            desk.hand_out(claimed, line.runtime.clock())
+            desk.hand_out(claimed)
         return is_taken
 
     def line(self) -> Line | None:
