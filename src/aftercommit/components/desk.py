@@ -80,6 +80,7 @@ class Part(ABC):
     _colour: ClassVar[Colour]
 
     def __init__(self, store: EventStore) -> None:
+        needs(store, "a store", "claim", "detect_store(target), or detect_async_store(target) for asyncio")
         if store.colour is not self._colour:
             raise ColourMismatch(
                 f"{type(self).__name__} is {self._colour.value}, {store!r} is {store.colour.value}",
@@ -102,6 +103,12 @@ class Part(ABC):
     def _after_fork(self) -> None:
         """Nothing of the parent's may be used in a child: its threads are not here, its connections are its own."""
         self._store.abandon()
+
+
+def needs(given: object, what: str, method: str, fix: str) -> None:
+    """Refuse what cannot be the part that it was given for."""
+    if not hasattr(given, method):
+        raise InvalidOption(f"{given!r} is not {what}: it has no {method}()", fix=fix)
 
 
 def config_of(options: Mapping[str, Any], known: type, **defaults: Any) -> OutboxConfig:

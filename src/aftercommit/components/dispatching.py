@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
 from aftercommit.assembly import Assembly
-from aftercommit.components.desk import Part, config_of, desk_of
+from aftercommit.components.desk import Part, config_of, desk_of, needs
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.wakeups import Announcer
 from aftercommit.delivery.worker import HotPathway
@@ -101,6 +101,7 @@ class Dispatching(Part):
     def __init__(self, store: EventStore, registry: ListenerRegistry, **options: Unpack[DispatcherOptions]) -> None:
         super().__init__(store)
         self.config = config_of(options, DispatcherOptions, unroutable_grace=0)
+        needs(registry, "a listener registry", "listener_for", "pass a DefaultListenerRegistry()")
         self._registry = registry
         self._line: Line | None = None
         self._is_closed = False
