@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar, cast, overload
 from aftercommit.async_outbox import AsyncTransaction
 from aftercommit.async_outbox import Writing as WritingOne
 from aftercommit.components.connecting import detected
-from aftercommit.components.desk import Part
+from aftercommit.components.desk import Part, needs
 from aftercommit.components.dispatching import Dispatching
 from aftercommit.components.polling import Polling
 from aftercommit.components.writing import AmbientTxContext, Writing
@@ -48,6 +48,7 @@ class AsyncTransactionManager(_Async):
 
     def __init__(self, store: EventStore, tx_context: TaskLocalTxContext) -> None:
         super().__init__(store)
+        needs(tx_context, "a transaction context", "current", "pass a TaskLocalTxContext()")
         self._tx_context = tx_context
         self._here: Runtime | None = None
 

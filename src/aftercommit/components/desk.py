@@ -29,11 +29,16 @@ class Desk:
         self._out: dict[RowKey, Claimed] = {}
         self._users: WeakSet[Part] = WeakSet()
 
-    def hand_out(self, claimed: Claimed, now: float) -> None:
-        """A handler gets this event. Those whose leases are over are nobody's business here any more."""
+    def room(self, now: float) -> int:
+        """How many more may be handed out. Those whose leases are over are nobody's business here any more."""
         with self._lock:
             while self._out and (first := next(iter(self._out.values()))).lease.deadline <= now:
                 del self._out[first.lease.key]
+            return AT_MOST - len(self._out)
+
+    def hand_out(self, claimed: Claimed) -> None:
+        """A handler gets this event."""
+        with self._lock:
             self._out[claimed.lease.key] = claimed
 
     def take(self, event_id: str) -> Claimed | None:
@@ -48,10 +53,6 @@ class Desk:
         """Whether nobody has gone on with it."""
         with self._lock:
             return self._out.pop(claimed.lease.key, None) is claimed
-
-    @property
-    def room(self) -> int:
-        return AT_MOST - len(self._out)
 
     def join(self, part: Part) -> None:
         with self._lock:
@@ -79,6 +80,7 @@ class Part(ABC):
     _colour: ClassVar[Colour]
 
     def __init__(self, store: EventStore) -> None:
+        needs(store, "a store", "claim", "detect_store(target), or detect_async_store(target) for asyncio")
         if store.colour is not self._colour:
             raise ColourMismatch(
                 f"{type(self).__name__} is {self._colour.value}, {store!r} is {store.colour.value}",
@@ -101,6 +103,12 @@ class Part(ABC):
     def _after_fork(self) -> None:
         """Nothing of the parent's may be used in a child: its threads are not here, its connections are its own."""
         self._store.abandon()
+
+
+def needs(given: object, what: str, method: str, fix: str) -> None:
+    """Refuse what cannot be the part that it was given for."""
+    if not hasattr(given, method):
+        raise InvalidOption(f"{given!r} is not {what}: it has no {method}()", fix=fix)
 
 
 def config_of(options: Mapping[str, Any], known: type, **defaults: Any) -> OutboxConfig:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
 from aftercommit.assembly import Assembly
-from aftercommit.components.desk import Part, config_of, desk_of
+from aftercommit.components.desk import Part, config_of, desk_of, needs
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.wakeups import Announcer
 from aftercommit.delivery.worker import HotPathway
@@ -101,6 +101,7 @@ class Dispatching(Part):
     def __init__(self, store: EventStore, registry: ListenerRegistry, **options: Unpack[DispatcherOptions]) -> None:
         super().__init__(store)
         self.config = config_of(options, DispatcherOptions, unroutable_grace=0)
+        needs(registry, "a listener registry", "listener_for", "pass a DefaultListenerRegistry()")
         self._registry = registry
         self._line: Line | None = None
         self._is_closed = False
@@ -134,7 +135,7 @@ class Dispatching(Part):
         into = line.dispatcher.enqueue_hot if lane is Source.HOT else line.dispatcher.enqueue_cold
         is_taken = into(claimed)
         if not is_taken:
-            desk.hand_out(claimed, line.runtime.clock())
+            desk.hand_out(claimed)
         return is_taken
 
     def line(self) -> Line | None:

@@ -215,11 +215,11 @@ class Handing:
         self._handler, self._desk, self._runtime = handler, desk, runtime
 
     def room(self) -> int:
-        return self._desk.room if self._handler.has_capacity() else 0
+        return self._desk.room(self._runtime.clock()) if self._handler.has_capacity() else 0
 
     def handle(self, claimed: Claimed, *followers: Claimed) -> bool:
         """Taken when the handler says so, or when somebody has gone on with it in any case."""
-        self._desk.hand_out(claimed, self._runtime.clock())
+        self._desk.hand_out(claimed)
         try:
             is_taken = _plain(self._handler.handle(claimed.event, claimed.attempts))
         except BaseException as error:

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Self, cast, overload
 
 from aftercommit.components.connecting import detected
-from aftercommit.components.desk import Part
+from aftercommit.components.desk import Part, needs
 from aftercommit.components.dispatching import Dispatching
 from aftercommit.components.polling import Polling
 from aftercommit.components.writing import AmbientTxContext, Writing
@@ -43,6 +43,7 @@ class TransactionManager(_Blocking):
 
     def __init__(self, store: EventStore, tx_context: ThreadLocalTxContext) -> None:
         super().__init__(store)
+        needs(tx_context, "a transaction context", "current", "pass a ThreadLocalTxContext()")
         self._tx_context, self._runs_on = tx_context, ThreadRuntime()
 
     def begin(self) -> Transaction:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from aftercommit.components.desk import Part
+from aftercommit.components.desk import Part, needs
 from aftercommit.components.dispatching import DispatcherCommitHook, Line
 from aftercommit.errors import InvalidOption, NotInTransaction, UnsupportedTransaction
 from aftercommit.events.codec import Serializer
@@ -121,6 +121,7 @@ class Writing(Part):
     ) -> None:
         """Without a hook nothing happens after a commit: rows are left to a poller, here or elsewhere."""
         super().__init__(store)
+        needs(tx_context, "a transaction context", "is_transaction_active", "pass what a TransactionManager has")
         self._tx_context, self._hook = tx_context, _checked(hook)
         # One of a class of the user's own does what that class says.
         self._dispatcher = hook.dispatcher if type(hook) is DispatcherCommitHook else None
