@@ -81,6 +81,7 @@ NAMES = [
     "HandlerSet",
     "HandlerTimeout",
     "Health",
+    "HeaderCodec",
     "InFlightTracker",
     "InvalidEvent",
     "InvalidHandler",

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from aftercommit.events.context import current_context as current_context
     from aftercommit.events.envelope import EventEnvelope as EventEnvelope
     from aftercommit.events.envelope import EventStatus as EventStatus
+    from aftercommit.events.headers import HeaderCodec as HeaderCodec
     from aftercommit.events.ids import EventId as EventId
     from aftercommit.events.names import AggregateType as AggregateType
     from aftercommit.events.names import EventType as EventType
@@ -129,6 +130,7 @@ _HOMES = {
     "events.codec": ("JsonSerializer", "MsgpackSerializer", "Serializer"),
     "events.context": ("ContextProvider", "EventMetadata", "FailureContext", "StoredError", "current_context"),
     "events.envelope": ("EventEnvelope", "EventStatus"),
+    "events.headers": ("HeaderCodec",),
     "events.ids": ("EventId",),
     "events.names": ("AggregateType", "EventType"),
     "events.order": ("BlockedKey", "Cluster", "ClusterMember", "ClusterStats", "PartitionStats"),

@@ -11,7 +11,7 @@ from aftercommit.events.envelope import EventStatus
 from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Outcome, Release, Retry
 from aftercommit.events.redact import MAX_ERROR_LENGTH, error_text
 from aftercommit.testing.hooks import StoreHooks, played
-from aftercommit.testing.kit import HOUR, SECOND, event, ids, insert, lease_of, settle, take, take_one
+from aftercommit.testing.kit import HOUR, SECOND, event, insert, lease_of, settle, take, take_one
 
 MINUTE = timedelta(minutes=1)
 
@@ -309,20 +309,3 @@ class SettlingContract(StoreHooks):
     async def test_settling_nothing_is_fine(self) -> None:
         store = await self.opened()
         assert not await store.settle([])
-
-    # ------------------------------------------------------------ delete on completion
-
-    @played
-    async def test_completed_rows_are_deleted_when_asked_to(self) -> None:
-        """Others stay, and so does a row whose lease is lost."""
-        store = await self.opened(delete_completed=True)
-        done, failed, dead, lost = (event() for _ in range(4))
-        await insert(store, done, failed, dead, lost)
-        claimed = await take(store, "alice")
-        self.change(lost.event_id, locked_by="bob")
-        outcomes: list[Outcome] = [DONE, Retry(MINUTE, "r"), Dead("d"), DONE]
-        refused = await store.settle([Settlement(row.lease, each) for row, each in zip(claimed, outcomes, strict=True)])
-        assert set(refused) == {RowKey(lost.event_id, "")}
-        assert [row["event_id"] for row in self.rows()] == ids([failed, dead, lost])
-        assert [row["status"] for row in self.rows()] == [EventStatus.RETRY, EventStatus.DEAD, EventStatus.NEW]
-        assert not await settle(store, claimed[0].lease, DONE), "the repeat finds no row"
