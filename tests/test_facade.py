@@ -87,6 +87,7 @@ NAMES = [
     "HandlerSet",
     "HandlerTimeout",
     "Health",
+    "HeaderCodec",
     "InFlightTracker",
     "InvalidEvent",
     "InvalidHandler",

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from aftercommit.events.context import current_context as current_context
     from aftercommit.events.envelope import EventEnvelope as EventEnvelope
     from aftercommit.events.envelope import EventStatus as EventStatus
+    from aftercommit.events.headers import HeaderCodec as HeaderCodec
     from aftercommit.events.ids import EventId as EventId
     from aftercommit.events.names import AggregateType as AggregateType
     from aftercommit.events.names import EventType as EventType
@@ -144,6 +145,7 @@ _HOMES = {
     "events.codec": ("JsonSerializer", "MsgpackSerializer", "Serializer"),
     "events.context": ("ContextProvider", "EventMetadata", "FailureContext", "StoredError", "current_context"),
     "events.envelope": ("EventEnvelope", "EventStatus"),
+    "events.headers": ("HeaderCodec",),
     "events.ids": ("EventId",),
     "events.names": ("AggregateType", "EventType", "StringAggregateType", "StringEventType"),
     "events.order": ("BlockedKey", "Cluster", "ClusterMember", "ClusterStats", "PartitionStats"),

@@ -12,6 +12,7 @@ from aftercommit.errors import InvalidOption, did_you_mean
 from aftercommit.events.codec import Serializer
 from aftercommit.events.context import ContextProvider
 from aftercommit.events.durations import Duration
+from aftercommit.events.headers import HeaderCodec
 from aftercommit.events.retry import DEFAULT_POLICY, RetryPolicy
 from aftercommit.events.retry_settings import Retry
 from aftercommit.hooks import (
@@ -105,6 +106,7 @@ class OutboxOptions(TypedDict, total=False):
     writer_hook: WriterHook | None
     context_providers: Sequence[ContextProvider]
     serializer: Serializer | Sequence[Serializer] | None
+    header_codec: HeaderCodec | None
     publish_enabled: bool
     publish_after_save: bool
 
@@ -217,6 +219,10 @@ class OutboxConfig:
         "see [payloads](payloads.md)", shown="none")
     serializer: Serializer | Sequence[Serializer] | None = _option(None, or_none(SERIALIZERS), Of.WRITING,
         "the format of payloads; of a list the first one writes and all of them read", shown="JSON")
+    header_codec: HeaderCodec | None = _option(None,
+        or_none(having("an object with `encode(headers)` and `decode(text)`", "encode", "decode")), Of.WRITING,
+        "the text of the headers column, where other programs read or write it (not on Redis). All processes of a "
+        "table need the same one: a row whose headers it cannot read is DEAD", shown="JSON")
     publish_enabled: bool = _option(True, SWITCH, Of.WRITING,
         "`publish()` writes objects of classes with `@outbox_event`; `False`: it only passes them to subscribers")
     publish_after_save: bool = _option(True, SWITCH, Of.WRITING,
@@ -239,9 +245,11 @@ class OutboxConfig:
     @property
     def store_options(self) -> dict[str, Any]:
         """What its store is made with; only what was asked for of what some stores do not know."""
-        asked = {"ordered": True, "on_dead": self.on_dead} if self.ordered else {}
+        asked: dict[str, Any] = {"ordered": True, "on_dead": self.on_dead} if self.ordered else {}
         if self.serialize_keys:
             asked["serialize_keys"] = True
+        if self.header_codec is not None:
+            asked["header_codec"] = self.header_codec
         if self.create_schema is not None:
             asked["create_schema"] = self.create_schema
         if self.delete_completed is not None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from aftercommit.errors import MissingDriver, OutboxError, StoreUnavailable, UnknownStore
 from aftercommit.ports import Colour
+from aftercommit.stores.detect import open_store
 from aftercommit.stores.sqlserver.executor import SqlServerExecutor
 from aftercommit.stores.sqlserver.target import SqlServerStore, address_of, sqlserver_from_factory, sqlserver_from_url
 from tests.stores.kit import run_in
@@ -224,3 +225,43 @@ def test_the_script_for_people_who_make_tables_themselves(driver: Driver) -> Non
     assert "CREATE TABLE [sales].[ob_x_schema] (" in script
     assert "SET QUOTED_IDENTIFIER ON;" in script
     assert "INSERT INTO [sales].[ob_x_schema] (name, value) VALUES" in script
+
+
+# ---------------------------------------------------------------- engines
+
+
+@pytest.mark.parametrize("colour", Colour)
+def test_an_engine_opens_the_connections_beside_its_pool(driver: Driver, colour: Colour) -> None:
+    """SQLAlchemy's own classes, over the stand-in for the driver."""
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    opened: list[Any] = []
+    module: Any = driver
+    module.paramstyle, module.version, module.Cursor = "qmark", "5.3.0", object
+
+    def creator() -> Any:
+        opened.append(driver.server.connect())
+        opened[-1].autocommit = False
+        return opened[-1]
+
+    engine = sqlalchemy.create_engine(
+        "mssql+pyodbc://sa:s3cret@db.example/shop?driver=ODBC", creator=creator, module=module, _initialize=False
+    )
+    store = open_store(engine, colour, table="shop_outbox")
+    assert type(store) is SqlServerStore
+    assert (store.colour, store.where, store.names.table) == (colour, "SQL Server at db.example/shop", "shop_outbox")
+    run_in(colour, touch(store))
+    assert [raw.autocommit for raw in opened] == [True]
+    assert engine.pool.checkedin() == engine.pool.checkedout() == 0
+    engine.dispose()
+
+
+def test_an_engine_over_another_driver_is_refused(driver: Driver) -> None:
+    class Engine:
+        __module__ = "sqlalchemy.engine.base"
+
+        class dialect:  # noqa: N801
+            name, driver = "mssql", "pymssql"
+
+    with pytest.raises(UnknownStore, match="through pymssql") as caught:
+        open_store(Engine(), Colour.BLOCKING)
+    assert "mssql+pyodbc://" in caught.value.fix

@@ -32,7 +32,7 @@ from aftercommit.ports import Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime, run
 
 #: Options of the table, which the store wants.
-_OF_THE_STORE: Final = ("target", "table", "schema", "create_schema", "delete_completed")
+_OF_THE_STORE: Final = ("target", "table", "schema", "create_schema", "delete_completed", "header_codec")
 
 #: In an atomic block nobody else sees the claim, so nobody can take it over, and nobody else could renew it.
 _NEVER_RUNS_OUT: Final = timedelta(days=365)

@@ -6,12 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from aftercommit.events.claims import NewEvent
+from aftercommit.events.claims import NewEvent, RowKey, Settlement
 from aftercommit.events.envelope import EventStatus
+from aftercommit.events.outcome import DONE, Dead, Outcome, Retry
 from aftercommit.testing.hooks import StoreHooks, played
-from aftercommit.testing.kit import DAY, HOUR, SECOND, event, insert, take, write_rows
+from aftercommit.testing.kit import DAY, HOUR, SECOND, event, ids, insert, settle, take, write_rows
 
-A_DAY = timedelta(days=1)
+A_DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
 
 
 class PurgingContract(StoreHooks):
@@ -106,6 +107,23 @@ class PurgingContract(StoreHooks):
         await insert(store, *[event() for _ in range(5)])
         self.change(created_at=self.now() - 10 * DAY)
         assert [await store.records.purge_aged(A_DAY, limit=2) for _ in range(4)] == [2, 2, 1, 0]
+
+    # ------------------------------------------------------------ delete on completion
+
+    @played
+    async def test_completed_rows_are_deleted_when_asked_to(self) -> None:
+        """Others stay, and so does a row whose lease is lost."""
+        store = await self.opened(delete_completed=True)
+        done, failed, dead, lost = (event() for _ in range(4))
+        await insert(store, done, failed, dead, lost)
+        claimed = await take(store, "alice")
+        self.change(lost.event_id, locked_by="bob")
+        outcomes: list[Outcome] = [DONE, Retry(MINUTE, "r"), Dead("d"), DONE]
+        refused = await store.settle([Settlement(row.lease, each) for row, each in zip(claimed, outcomes, strict=True)])
+        assert set(refused) == {RowKey(lost.event_id, "")}
+        assert [row["event_id"] for row in self.rows()] == ids([failed, dead, lost])
+        assert [row["status"] for row in self.rows()] == [EventStatus.RETRY, EventStatus.DEAD, EventStatus.NEW]
+        assert not await settle(store, claimed[0].lease, DONE), "the repeat finds no row"
 
     # ------------------------------------------------------------ backlog
 

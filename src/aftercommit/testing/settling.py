@@ -11,7 +11,7 @@ from aftercommit.events.envelope import EventStatus
 from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Outcome, Release, Retry
 from aftercommit.events.redact import MAX_ERROR_LENGTH, error_text
 from aftercommit.testing.hooks import StoreHooks, played
-from aftercommit.testing.kit import HOUR, SECOND, event, ids, insert, settle, take, take_one
+from aftercommit.testing.kit import HOUR, SECOND, event, insert, settle, take, take_one
 
 MINUTE = timedelta(minutes=1)
 
@@ -219,20 +219,3 @@ class SettlingContract(StoreHooks):
         assert await settle(store, (await take_one(store)).lease, outcome)
         assert self.row()["available_at"] > self.now() + 1000 * 365 * 24 * HOUR
         assert await take(store) == []
-
-    # ------------------------------------------------------------ delete on completion
-
-    @played
-    async def test_completed_rows_are_deleted_when_asked_to(self) -> None:
-        """Others stay, and so does a row whose lease is lost."""
-        store = await self.opened(delete_completed=True)
-        done, failed, dead, lost = (event() for _ in range(4))
-        await insert(store, done, failed, dead, lost)
-        claimed = await take(store, "alice")
-        self.change(lost.event_id, locked_by="bob")
-        outcomes: list[Outcome] = [DONE, Retry(MINUTE, "r"), Dead("d"), DONE]
-        refused = await store.settle([Settlement(row.lease, each) for row, each in zip(claimed, outcomes, strict=True)])
-        assert set(refused) == {RowKey(lost.event_id, "")}
-        assert [row["event_id"] for row in self.rows()] == ids([failed, dead, lost])
-        assert [row["status"] for row in self.rows()] == [EventStatus.RETRY, EventStatus.DEAD, EventStatus.NEW]
-        assert not await settle(store, claimed[0].lease, DONE), "the repeat finds no row"

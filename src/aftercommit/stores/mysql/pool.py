@@ -70,7 +70,8 @@ def check_version(text: str) -> None:
     name = "MariaDB" if mariadb else "MySQL"
     if found is not None and tuple(map(int, found.groups())) < _OLDEST[name]:
         needed = " or ".join(f"{kind} {'.'.join(map(str, version))}" for kind, version in _OLDEST.items())
-        raise SchemaMismatch(f"the server is {name} {text}, aftercommit needs {needed}", fix="upgrade the server")
+        fix = "upgrade the server" if "TiDB" not in text else "use one of them: TiDB has no SKIP LOCKED that locks"
+        raise SchemaMismatch(f"the server is {name} {text}, aftercommit needs {needed}", fix=fix)
 
 
 def session_settings(*, is_users: bool) -> list[str]:

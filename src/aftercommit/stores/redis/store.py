@@ -54,7 +54,12 @@ class RedisStore:
         on_dead: str = "block",
         serialize_keys: bool = False,
         durability: str | None = None,
+        header_codec: object = None,
     ) -> None:
+        if header_codec is not None:
+            raise InvalidOption(
+                "header_codec was given, and on Redis headers are a part of the packed event", fix="leave it out"
+            )
         if schema is not None:
             raise InvalidOption(f"schema is {schema!r}, and Redis has no schemas", fix="leave it out; use table=…")
         self.colour = link.colour

@@ -11,10 +11,10 @@ import msgspec
 
 from aftercommit.errors import UndecodableRow
 from aftercommit.events.claims import Claimed, ClaimRequest, DeadEvent, Lease, NewEvent, RowKey, Undecodable
-from aftercommit.events.codec import decode_headers, encode_headers
 from aftercommit.events.columns import CLAIMED
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.fields import NO_HEADERS
+from aftercommit.events.headers import JSON_HEADERS, Headers
 from aftercommit.events.order import KeyClaimRequest, OrderKey
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -48,12 +48,13 @@ def in_utc(value: datetime) -> datetime:
 
 
 class Times(NamedTuple):
-    """Instants as the columns of a database have them."""
+    """Instants as the columns of a database have them; and headers, as the outbox wants them."""
 
     write: Callable[[datetime], Any]
     read: Callable[[Any], datetime]
     #: Before every row.
     earliest: Any
+    headers: Headers = JSON_HEADERS
 
 
 #: Integers that count microseconds since the epoch.
@@ -82,7 +83,7 @@ def insert_values(new: NewEvent, times: Times) -> dict[str, object]:
         "payload_bytes": None if is_text else event.payload,
         "content_type": event.content_type,
         "payload_version": event.payload_version,
-        "headers": encode_headers(event.headers) if event.headers else None,
+        "headers": times.headers.encode(event.headers) if event.headers else None,
         "occurred_at": times.write(event.occurred_at),
         "scheduled_at": scheduled,
         # A delay is added to the database's clock; only an explicit time is taken as it is.
@@ -153,7 +154,7 @@ def claimed_of(
         event = EventEnvelope.restore(
             event_id, event_type, payload if is_text else payload_bytes, content_type, payload_version,
             times.read(occurred_at), aggregate_type, aggregate_id, tenant_id, event_key,
-            decode_headers(headers) if headers else NO_HEADERS,
+            times.headers.decode(headers) if headers else NO_HEADERS,
             None if scheduled_at is None else times.read(scheduled_at),
         )  # fmt: skip
         return Claimed(
@@ -181,7 +182,7 @@ def dead_of(row: Sequence[Any], times: Times) -> DeadEvent:
         headers, attempts, last_error, created_at, done_at, position,
     ) = row  # fmt: skip
     try:
-        readable = decode_headers(headers)
+        readable = times.headers.decode(headers) if headers else {}
     except UndecodableRow:
         readable = {}
     return DeadEvent(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from aftercommit.errors import InvalidOption, OutboxError
 from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
+from aftercommit.events.headers import HeaderCodec, headers_by
 from aftercommit.events.order import Heads, HeadsRequest, KeyClaimRequest, Order
 from aftercommit.ports import AdoptedTx, Capabilities, Membership, OpenTransaction, Records, Tx, Wakeups
 from aftercommit.stores.sql.execution import Executor, Fault, explained
@@ -58,9 +60,12 @@ class SqlStore:
         ordered: bool = False,
         on_dead: str = "block",
         serialize_keys: bool = False,
+        header_codec: HeaderCodec | None = None,
         heartbeats: Executor | None = None,
         own_table: Callable[[Executor, Dialect, Statements, TableNames, Schema], OwnTable] = OwnTable,
     ) -> None:
+        if header_codec is not None:
+            dialect = replace(dialect, times=dialect.times._replace(headers=headers_by(header_codec)))
         self.colour = executor.colour
         self.executor = executor
         self.dialect = dialect

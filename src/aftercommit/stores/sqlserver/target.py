@@ -79,6 +79,25 @@ def sqlserver_from_factory(connect: Callable[[], Any], colour: Colour, **options
     return SqlServerStore(steered, driver, colour, **options)
 
 
+def sqlserver_from_engine(engine: Any, colour: Colour, **options: Any) -> SqlServerStore:
+    """Connections as a SQLAlchemy engine over pyodbc opens them, beside its pool: the store has its own, and sets what
+    it needs on each."""
+    if engine.dialect.driver != "pyodbc":
+        raise UnknownStore(
+            f"the engine speaks to SQL Server through {engine.dialect.driver}",
+            fix='create_engine("mssql+pyodbc://…"), which AsyncOutbox takes, too: it uses threads of its own',
+        )
+
+    def connect() -> Any:
+        lent = engine.pool.recreate().connect()
+        raw = lent.driver_connection
+        lent.detach()
+        return raw
+
+    where = f"SQL Server at {engine.url.host or 'its data source'}/{engine.url.database or ''}"
+    return sqlserver_from_factory(connect, colour, where=where, **options)
+
+
 def _pyodbc() -> Any:
     try:
         import pyodbc  # type: ignore[import-not-found, unused-ignore]
