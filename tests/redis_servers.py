@@ -32,7 +32,7 @@ def redis_answers(url: str) -> bool:
     try:
         with connected(url) as client:
             return bool(client.ping())
-    except redis.RedisError:
+    except (redis.RedisError, ValueError):  # or a URL that is none of a Redis
         return False
 
 
@@ -41,7 +41,7 @@ def valkey_answers(url: str) -> bool:
     try:
         with connected(url) as client:
             return "valkey_version" in client.info("server")
-    except redis.RedisError:
+    except (redis.RedisError, ValueError):
         return False
 
 

@@ -55,7 +55,7 @@ class _Said:
         words: list[Any] = [1]
         for _, packed, _, _ in claimed:
             kept = _unpack(packed)
-            words += [kept[0], kept[1], _OWNER, kept[10], b"done", 0, b"", b""]
+            words += [kept[0], kept[1], _OWNER, kept[10], b"done", 0, b"", b"", b""]
         return self._settle_script.by_sha(words)
 
 

@@ -25,6 +25,7 @@ PRIVATE = {
     "_reader": "an async connection",
     "_writer": "an async connection",
     "_close": "an async connection",
+    "_buffer": "the reader of an async connection, which is asyncio's own",
 }
 
 
@@ -59,7 +60,7 @@ def test_the_async_driver_has_them(redis_url: str) -> None:
         await client.ping()
         pool = client.connection_pool
         (connection,) = [*pool._available_connections, *pool._in_use_connections]
-        assert connection._reader is not None
+        assert connection._reader._buffer == b""
         assert connection._writer.get_extra_info("socket")._sock.fileno() > 0
         connection._close()
         await client.aclose()
