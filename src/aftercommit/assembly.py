@@ -25,8 +25,7 @@ class Assembly:
 
     def __init__(self, runtime: Runtime, store: EventStore, router: Router, config: OutboxConfig) -> None:
         self.runtime = runtime
-        #: Never another start's, whatever name was chosen: it is a part of the fence.
-        self.owner = "/".join(filter(None, (config.owner_id, str(uuid4()))))
+        self.owner = unique_owner(config.owner_id)
         self.router = router
         self._store = store
         self._config = config
@@ -60,3 +59,8 @@ class Assembly:
         lease runs out meanwhile."""
         await self.dispatcher.close(drain_timeout)
         await self.settler.finish(drain_timeout.total_seconds())
+
+
+def unique_owner(name: str | None) -> str:
+    """Never another start's, whatever name was chosen: it is a part of the fence."""
+    return str(uuid4()) if name is None else f"{name}/{uuid4()}"

@@ -469,7 +469,7 @@ def test_a_handler_of_ones_own_takes_events_and_marks_them(place: World) -> None
         assert [name for name, _ in mine.seen] == ["One", "Two", "Three", "Four"]
         owners = {row["locked_by"] for row in place.rows()}
         assert len(owners) == 1
-        assert owners.pop().startswith("poller-1-")
+        assert owners.pop().startswith("poller-1/")
         assert poller.mark_done(ids[0])
         assert poller.mark_retry(ids[1], 0, ValueError("down"))
         assert poller.mark_dead(ids[2], "no use")

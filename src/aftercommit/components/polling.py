@@ -6,9 +6,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from inspect import isawaitable, iscoroutine
 from typing import Any, Final, TypedDict, Unpack
-from uuid import uuid4
 
-from aftercommit.assembly import Assembly
+from aftercommit.assembly import Assembly, unique_owner
 from aftercommit.components.desk import Desk, Part, config_of, desk_of
 from aftercommit.components.dispatching import DispatcherPollerHandler, Dispatching, Line
 from aftercommit.config import OutboxConfig
@@ -36,9 +35,6 @@ log = Log("aftercommit.poller")
 
 #: Nobody renews the lease of an event that a handler of the user's own has taken.
 UNRENEWED: Final = timedelta(minutes=5)
-
-#: What is left of a locked_by for a name that the user gives.
-_LONGEST_NAME: Final = 90
 
 
 class PollerOptions(TypedDict, total=False):
@@ -69,18 +65,21 @@ class Polling(Part):
         super().__init__(store)
         fed = handler.dispatcher if isinstance(handler, DispatcherPollerHandler) else handler
         self._dispatcher = fed if isinstance(fed, Dispatching) else None
-        self._owner_id = _checked_name(owner_id)
         self._polling: Rounds | None = None
         self._handler: OutboxPollerHandler | None = None
         if self._dispatcher is None:
             self._handler = _checked(handler)
-            self.config = config_of(options, PollerOptions, lock_timeout=UNRENEWED)
+            self.config = config_of(options, PollerOptions, owner_id=owner_id, lock_timeout=UNRENEWED)
             return
         if self._dispatcher.store is not store:
             raise InvalidOption("the dispatcher has another store than this poller", fix="give both the same store")
         its = self._dispatcher.config
         self.config = config_of(
-            options, PollerOptions, lock_timeout=its.lock_timeout, cold_queue_capacity=its.cold_queue_capacity
+            options,
+            PollerOptions,
+            owner_id=owner_id,
+            lock_timeout=its.lock_timeout,
+            cold_queue_capacity=its.cold_queue_capacity,
         )
 
     def mark_done(self, event_id: str) -> bool:
@@ -112,9 +111,9 @@ class Polling(Part):
         if current is not None and not current.is_over(line):
             return current
         if line is None:
-            made = Rounds.alone(self._runtime(), self._store, self._handler, self.config, self._owner_id)
+            made = Rounds.alone(self._runtime(), self._store, self._handler, self.config)
         else:
-            made = Rounds.feeding(line, self._store, self.config, self._owner_id)
+            made = Rounds.feeding(line, self._store, self.config)
         self._polling = made
         desk_of(self._store).join(self)
         return made
@@ -143,13 +142,11 @@ class Polling(Part):
 class Rounds:
     """The poller's room and those around it: a dispatcher's, or of its own."""
 
-    def __init__(
-        self, assembly: Assembly, store: EventStore, taker: Taker, config: OutboxConfig, name: str | None
-    ) -> None:
+    def __init__(self, assembly: Assembly, store: EventStore, taker: Taker, config: OutboxConfig) -> None:
         self.assembly = assembly
         self._drain_timeout = config.drain_timeout
         runtime, agenda, settler = assembly.runtime, assembly.agenda, assembly.settler
-        owner = assembly.owner if name is None else f"{name}-{uuid4().hex}"
+        owner = assembly.owner if config.owner_id is None else unique_owner(config.owner_id)
         meter = assembly.meter if config.metrics is MetricsExporter.NOOP else Meter(runtime, config.metrics)
         wakeups = store.wakeups if config.wakeups else None
         self._listener: WakeupListener | None = None
@@ -162,17 +159,17 @@ class Rounds:
         self._line: Line | None = None
 
     @classmethod
-    def feeding(cls, line: Line, store: EventStore, config: OutboxConfig, name: str | None) -> Rounds:
+    def feeding(cls, line: Line, store: EventStore, config: OutboxConfig) -> Rounds:
         if line.lookers:
             raise InvalidOption("the dispatcher has a poller already", fix="close() that one first")
-        made = cls(line, store, line.dispatcher, config, name)
+        made = cls(line, store, line.dispatcher, config)
         made._line, line.lookers = line, made._services()
         return made
 
     @classmethod
-    def alone(cls, runtime: Runtime, store: EventStore, handler: Any, config: OutboxConfig, name: str | None) -> Rounds:
+    def alone(cls, runtime: Runtime, store: EventStore, handler: Any, config: OutboxConfig) -> Rounds:
         assembly = Assembly(runtime, store, Router(_Anybody(), Roster(), PayloadTypes()), config)
-        return cls(assembly, store, Handing(handler, desk_of(store), runtime), config, name)
+        return cls(assembly, store, Handing(handler, desk_of(store), runtime), config)
 
     def is_over(self, line: Line | None) -> bool:
         """Its loop has ended, or its dispatcher runs on another line by now."""
@@ -268,12 +265,6 @@ def _checked(handler: Any) -> OutboxPollerHandler:
             fix="pass a dispatcher, an OutboxPollerHandler, or a function (event, attempts)",
         )
     return _Function(handler)
-
-
-def _checked_name(owner_id: Any) -> str | None:
-    if owner_id is not None and not (isinstance(owner_id, str) and 0 < len(owner_id) <= _LONGEST_NAME):
-        raise InvalidOption(f"owner_id is {owner_id!r}", fix=f"pass a text of up to {_LONGEST_NAME} characters")
-    return owner_id
 
 
 def _text(error: str | BaseException) -> str:
