@@ -42,9 +42,15 @@ def headers_by(codec: HeaderCodec) -> Headers:
         try:
             text: object = codec.encode(dict(headers))
         except Exception as error:
-            raise InvalidHeaders(f"the header_codec cannot encode the headers: {error_text(error)}") from error
+            raise InvalidHeaders(
+                f"the header_codec cannot encode the headers: {error_text(error)}",
+                fix="mend the codec, or write headers that it takes",
+            ) from error
         if not isinstance(text, str) or not text:
-            raise InvalidHeaders(f"the header_codec gave {type(text).__name__} for headers, and no text")
+            raise InvalidHeaders(
+                f"the header_codec gave {type(text).__name__} for headers, and no text",
+                fix="let encode(headers) return a text that is not empty",
+            )
         return text
 
     def decode(text: str) -> dict[str, str]:
