@@ -6,6 +6,7 @@ Run as `python -m tests.promises.nursery FD`; it ends with the socket, and takes
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -108,6 +109,8 @@ class Children:
 def main(descriptor: int) -> None:
     for module in MODULES:
         import_module(module)
+    # No child looks for garbage among what it was born with: it would write to all of it, and so copy all of it.
+    gc.freeze()
     children = Children()
     with socket.socket(fileno=descriptor) as there:
         while True:
