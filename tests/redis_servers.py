@@ -15,7 +15,7 @@ from typing import Any
 
 import redis
 
-from tests.servers import NoServer, PrivateServer, installed, program, unpacked
+from tests.servers import NoServer, PrivateServer, free_port, installed, program, unpacked
 from tests.unpacked import VALKEY
 
 #: Far longer than a replica takes to follow, or a cluster to form.
@@ -231,12 +231,20 @@ def _knows_all(sentinel: PrivateSentinel) -> bool:
     return bool(told["num-other-sentinels"] == 2 and told["num-slaves"] == 1)
 
 
+class ClusterNode(PrivateRedis):
+    """One of a cluster."""
+
+    def __init__(self, **settings: str) -> None:
+        super().__init__(**settings)
+        self.port = free_port(with_bus=True)
+
+
 class RedisCluster:
     """Three masters that share the slots."""
 
     def __init__(self, **settings: str) -> None:
         given = {"cluster_enabled": "yes", "cluster_config_file": "nodes.conf", "cluster_node_timeout": "5000"}
-        self.nodes = [PrivateRedis(**{**given, **settings}) for _ in range(3)]
+        self.nodes = [ClusterNode(**{**given, **settings}) for _ in range(3)]
         self._stack = ExitStack()
 
     @property

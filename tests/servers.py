@@ -16,7 +16,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 from urllib.parse import unquote, urlsplit
 
 import psycopg
@@ -101,14 +101,26 @@ def _postgres_folders() -> list[Path]:
 # ---------------------------------------------------------------- private servers
 
 
-def free_port() -> int:
-    """Not of those that systems give to clients: one of the many connections of these tests could get it meanwhile.
-    By chance, whatever a test has seeded: two that begin alike would meet at every port."""
-    for port in random.SystemRandom().sample(range(20_000, 30_000), 100):
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
+#: A node of a Redis cluster listens at a second port, so much higher.
+BUS: Final = 10_000
+
+
+def free_port(*, with_bus: bool = False) -> int:
+    """Not of those that systems give to clients, from 32,768 on: one of the many connections of these tests could get
+    it meanwhile. By chance, whatever a test has seeded: two that begin alike would meet at every port."""
+    for port in random.SystemRandom().sample(range(20_000, 22_700 if with_bus else 30_000), 100):
+        if _is_free(port) and (not with_bus or _is_free(port + BUS)):
             return port
     raise NoServer("no port is free")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _somebody_else(*names: str) -> dict[str, Any]:
