@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,9 @@ from tests.unpacked import VALKEY
 
 #: Far longer than a replica takes to follow, or a cluster to form.
 PATIENCE = 60.0
+
+#: How often a replica begins to follow.
+TRIES = 3
 
 #: What Sentinels call the master and its replica.
 SERVICE = "events"
@@ -130,6 +133,8 @@ class RedisReplicas:
     """A master, and a replica that follows it. Who leads is changed by hand."""
 
     def __init__(self, **settings: str) -> None:
+        # There are no others whom a transfer should wait for.
+        settings = {"repl_diskless_sync_delay": "0", **settings}
         self.master = PrivateRedis(**settings)
         self.replica = PrivateRedis(**settings)
         self._stack = ExitStack()
@@ -138,13 +143,23 @@ class RedisReplicas:
         with ExitStack() as stack:
             stack.enter_context(self.master)
             stack.enter_context(self.replica)
-            self.replica.ask("REPLICAOF", "127.0.0.1", self.master.port)
-            until(self._is_followed, "a replica that follows")
+            self._follow()
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def _follow(self) -> None:
+        """Begun anew where it gets stuck half way: the server would itself, but only after a minute (repl-timeout)."""
+        for _ in range(TRIES):
+            self.replica.ask("REPLICAOF", "127.0.0.1", self.master.port)
+            with suppress(NoServer):
+                until(self._is_followed, "a replica that follows", PATIENCE / TRIES)
+                return
+            self.replica.ask("REPLICAOF", "NO", "ONE")
+        logs = [each.log.read_text(errors="replace")[-2000:] for each in (self.master, self.replica)]
+        raise NoServer(f"there was never a replica that follows: {logs}")
 
     def _is_followed(self) -> bool:
         followers = info(self.master, "replication")
@@ -301,10 +316,10 @@ def info(server: PrivateRedis, section: str) -> dict[str, Any]:
         return dict(client.info(section))
 
 
-def until(is_so: Callable[[], bool], what: str) -> None:
+def until(is_so: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
     """Ask again and again: these states send no signal."""
     watch = threading.Event()
-    for _ in range(int(PATIENCE / 0.02)):
+    for _ in range(int(patience / 0.02)):
         if is_so():
             return
         watch.wait(0.02)
