@@ -136,8 +136,10 @@ class Kept:
         try:
             replies = await _replies(connection, commands)
         except BaseException:
-            await connection.disconnect(nowait=True)  # what it has still to say must not be heard by another
-            await self.pool.release(connection)
+            try:
+                await connection.disconnect(nowait=True)  # what it has still to say must not be heard by another
+            finally:  # or the pool would count it for ever
+                await self.pool.release(connection)
             raise
         if self._waiting:
             await self.pool.release(connection)

@@ -120,8 +120,10 @@ class Kept:
         try:
             replies = _replies(one.connection, commands)
         except BaseException:
-            one.connection.disconnect()  # what it has still to say must not be heard by another
-            self.pool.release(one.connection)
+            try:
+                one.connection.disconnect()  # what it has still to say must not be heard by another
+            finally:  # or the pool would count it for ever
+                self.pool.release(one.connection)
             raise
         self._keep(one)
         return replies
