@@ -1,0 +1,1 @@
+"""What an outbox answers over HTTP."""
