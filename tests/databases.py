@@ -31,11 +31,13 @@ RENEWED = {
     " WHERE name IN ('ordered', 'on_dead')",
     "outbox_instance": "DELETE FROM outbox_instance",
     "outbox_partition": "UPDATE outbox_partition SET owner = NULL, epoch = 0, expires_at = NULL WHERE epoch <> 0",
+    "outbox_failure": "DELETE FROM outbox_failure",
+    "outbox_pause": "DELETE FROM outbox_pause",
 }
 
 #: Where a statement names a time: `lease_until = 0`, `available_at > ?`; or another value.
 VALUE = re.compile(
-    r"(?P<time>\b(?:occurred|scheduled|created|available|done|locked|started|heartbeat|expires)_at\b\s*[<>=]+\s*|\blease_until\s*[<>=]+\s*)?"
+    r"(?P<time>\b(?:occurred|scheduled|created|available|done|locked|started|heartbeat|expires|failed|paused)_at\b\s*[<>=]+\s*|\blease_until\s*[<>=]+\s*)?"
     r"(?P<value>\?|(?<![\w'.])\d+\b)"
 )
 

@@ -15,7 +15,7 @@ from tests.conftest import execute_mysql, execute_postgres
 from tests.django import kit
 from tests.django.conftest import URLS, new_database
 
-TABLES = {f"outbox_{noun}" for noun in ("event", "schema", "instance", "partition")}
+TABLES = {f"outbox_{noun}" for noun in ("event", "schema", "instance", "partition", "failure", "pause")}
 
 Make = Callable[..., Any]
 
@@ -119,27 +119,30 @@ def test_it_upgrades_tables_of_an_older_release(empty: tuple[str, str], make_out
             *drops.get(connections[alias].vendor, plain),
             "DROP TABLE outbox_instance",
             "DROP TABLE outbox_partition",
+            "DROP TABLE outbox_failure",
+            "DROP TABLE outbox_pause",
             "DELETE FROM outbox_schema WHERE name IN ('ordered', 'on_dead')",
             "UPDATE outbox_schema SET value = '1' WHERE name = 'version'",
         ):
             cursor.execute(sql)
     call_command("migrate", "aftercommit", database=alias, verbosity=0)
     assert [columns(alias, table) for table in TABLES] == made
-    assert (facts(alias)["version"], facts(alias)["ordered"]) == ("3", "0")
+    assert (facts(alias)["version"], facts(alias)["ordered"]) == ("4", "0")
     assert make_outbox(alias).stats().backlog.new == 0
 
 
 def test_it_can_be_had_as_sql(empty: tuple[str, str], make_outbox: Make) -> None:
     """For people who run it themselves."""
     alias, _ = empty
-    script = StringIO()
-    for name in ("0001", "0002"):
-        call_command("sqlmigrate", "aftercommit", name, database=alias, stdout=script, no_color=True)
+    parts = []
+    for name in ("0001", "0002", "0003"):
+        call_command("sqlmigrate", "aftercommit", name, database=alias, stdout=(part := StringIO()), no_color=True)
+        parts.append(part.getvalue())
     if connections[alias].vendor == "postgresql":  # the table may be in use, and nothing may begin a transaction
-        assert "CREATE INDEX CONCURRENTLY" in script.getvalue()
-        assert "BEGIN" not in script.getvalue()[script.getvalue().index("CONCURRENTLY") :]
+        assert "CREATE INDEX CONCURRENTLY" in parts[1]
+        assert "BEGIN" not in parts[1]
     with connections[alias].cursor() as cursor:
-        for statement in script.getvalue().split(";\n"):
+        for statement in "".join(parts).split(";\n"):
             text = "\n".join(line for line in statement.splitlines() if not line.startswith("--")).strip(" ;\n")
             if text and text not in ("BEGIN", "COMMIT"):
                 cursor.execute(text)
@@ -184,4 +187,4 @@ def test_flush_empties_the_table_between_tests(file_alias: str, make_outbox: Mak
         outbox.write("Placed", 1)
     call_command("flush", database=file_alias, interactive=False, inhibit_post_migrate=True, verbosity=0)
     assert outbox.stats().backlog.new == 0
-    assert facts(file_alias)["version"] == "3"
+    assert facts(file_alias)["version"] == "4"

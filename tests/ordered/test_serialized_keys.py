@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from aftercommit import EventEnvelope, InvalidOption, Outbox
 from aftercommit.runtime.threads import run
+from aftercommit.stores.sql.statements import TableNames
 from tests.support import PATIENCE, Signal
 
 
@@ -92,7 +93,7 @@ def _until_it_waits_or(written: Signal, witness: Any) -> bool:
 def url(postgres_url: str) -> Iterator[str]:
     yield postgres_url
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        for table in ("in_turn", "in_turn_schema", "in_turn_instance", "in_turn_partition"):
+        for table in TableNames("in_turn").all:
             connection.execute(f"DROP TABLE IF EXISTS {table}")
 
 

@@ -62,7 +62,7 @@ def test_many_processes_make_the_tables_once(table: Table, colour: Colour) -> No
         assert len(set(threads.map(make, range(6)))) == 1
 
 
-@pytest.mark.parametrize("crash", range(2, 24))
+@pytest.mark.parametrize("crash", range(2, 26))
 def test_a_crash_between_statements_is_mended_by_the_next(
     table: Table, crash: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,7 +80,7 @@ KINDS = {
     "fleet_lags": [exp.Select],
 }
 
-SIDES = ("schema", "instance", "partition")
+SIDES = ("schema", "instance", "partition", "failure", "pause")
 
 PICKING = ("UPDLOCK", "READPAST", "ROWLOCK", "READCOMMITTEDLOCK")
 READING = ("READPAST", "READCOMMITTEDLOCK")
@@ -312,7 +312,8 @@ def test_every_migration_is_t_sql(loaded: Statements) -> None:
     kinds = [type(one) for each in loaded.migrations() for sql in each.statements for one in parsed(sql)]
     events = [exp.Set] * 7 + [exp.Create] * 2 + [exp.Alter] + [exp.Create] * 4
     order, fleet = [exp.Alter] + [exp.Create] * 2, [exp.Create] * 2 + [exp.Insert]
-    assert kinds == events + order + fleet
+    failures_and_pauses = [exp.Create] * 3
+    assert kinds == events + order + fleet + failures_and_pauses
 
 
 def columns_of(loaded: Statements, number: int) -> dict[str, exp.ColumnDef]:

@@ -22,7 +22,7 @@ from alembic.operations import Operations  # noqa: E402
 #: What is said of tables without the facts that the outbox keeps.
 FOREIGN = r"migrated is there, but create_schema\(\) has not made it"
 
-TABLES = {"migrated", *(f"migrated_{side}" for side in ("schema", "instance", "partition"))}
+TABLES = {"migrated", *(f"migrated_{side}" for side in ("schema", "instance", "partition", "failure", "pause"))}
 
 
 def differences(connection: Connection, metadata: MetaData, **more: Any) -> list[Any]:

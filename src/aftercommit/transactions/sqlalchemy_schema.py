@@ -17,7 +17,7 @@ from aftercommit.ports import EventStore, SqlNames
 #: The mark of the outbox's tables among others of a MetaData.
 ATTACHED: Final = "aftercommit"
 
-#: What is beside the table of events. The first column is the key.
+#: What is beside the table of events.
 _SIDES: Final[Mapping[str, tuple[Column, ...]]] = {
     "schema": (Column("name", Kind.LABEL, 64), Column("value", Kind.LABEL, 255)),
     "instance": (
@@ -34,7 +34,33 @@ _SIDES: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("epoch", Kind.NUMBER, default=0),
         Column("expires_at", Kind.INSTANT, is_nullable=True),
     ),
+    "failure": (
+        Column("number", Kind.LARGE),
+        Column("event_id", Kind.NAME, 36),
+        Column("handler_id", Kind.NAME, 255, default=""),
+        Column("failed_at", Kind.INSTANT),
+        Column("attempt", Kind.NUMBER),
+        Column("handler", Kind.LABEL, 255),
+        Column("instance", Kind.LABEL, 128),
+        Column("error_class", Kind.LABEL, 255),
+        Column("message", Kind.NOTE),
+        Column("traceback", Kind.NOTE, is_nullable=True),
+    ),
+    "pause": (
+        Column("kind", Kind.NAME, 16),
+        Column("name", Kind.NAME, 255),
+        Column("reason", Kind.NOTE, is_nullable=True),
+        Column("paused_by", Kind.LABEL, 128),
+        Column("paused_at", Kind.INSTANT),
+        Column("paused_until", Kind.INSTANT, is_nullable=True),
+    ),
 }
+
+#: Their keys, where it is not the first column.
+_KEYS: Final[Mapping[str, tuple[str, ...]]] = {"pause": ("kind", "name")}
+
+#: What the database counts up by itself.
+_ISSUED: Final = ("position", "number")
 
 
 def attach(store: EventStore, metadata: sa.MetaData) -> sa.Table:
@@ -66,7 +92,10 @@ class _Columns(ABC):
     def attach(self, metadata: sa.MetaData) -> sa.Table:
         schema = self._names.schema
         for noun, columns in _SIDES.items():
-            side = [self._column(column, keys=(columns[0].name,)) for column in columns]
+            keys = _KEYS.get(noun, (columns[0].name,))
+            side: list[Any] = [self._column(column, keys=keys) for column in columns]
+            if noun == "failure":
+                side.append(self._index("failed", "event_id", "handler_id", "number"))
             sa.Table(self._names.side(noun), metadata, *side, schema=schema, info={ATTACHED: True})
         events = [*self._events(), *self._indexes()]
         return sa.Table(self._names.table, metadata, *events, schema=schema, info={ATTACHED: True})
@@ -90,7 +119,7 @@ class _Columns(ABC):
             *more,
             primary_key=is_key,
             nullable=self.is_number_nullable if is_key and column.length is None else column.is_nullable,
-            autoincrement="auto" if column.name == "position" else False,
+            autoincrement="auto" if column.name in _ISSUED else False,
             server_default=None if column.default is None else sa.text(repr(column.default)),
         )
 
@@ -140,7 +169,7 @@ class _Postgres(_Columns):
         return sa.String(length, collation="C") if kind is Kind.NAME else super().sql_type(kind, length)
 
     def _column(self, column: Column, *more: Any, keys: tuple[str, ...]) -> sa.Column[Any]:
-        if column.name == "position":
+        if column.name in _ISSUED:
             more = (sa.Identity(always=True),)
         if column.name == "content_type":  # as long as it may be, and not longer
             column = column._replace(length=128)

@@ -30,6 +30,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: PostgreSQL's limit is the smallest, and index names add a suffix.
 _LONGEST = 48
 
+#: What the tables beside that of events hold.
+SIDES: Final = ("schema", "instance", "partition", "failure", "pause")
+
 _COMMENT = re.compile(r"^\s*--.*$\n?", re.MULTILINE)
 _WORD = re.compile(r"\{(?P<word>[a-z_]+)(?::(?P<argument>[a-z_.()]+))?\}")
 _PARAMETER = re.compile(r"(?<![:\w]):(?P<name>[a-z_]+)\b(?=(?P<cast>::)?)")
@@ -169,7 +172,7 @@ class TableNames:
     @property
     def all(self) -> tuple[str, ...]:
         """The tables of one outbox, whichever there are."""
-        return (self.table, *(self.side(noun) for noun in ("schema", "instance", "partition")))
+        return (self.table, *map(self.side, SIDES))
 
     def quoted(self, name: str) -> str:
         before, behind = self.quotes
@@ -210,7 +213,7 @@ class Statements(dict[str, Statement]):
             **WORDS,
             "table": names.qualified(names.table),
             "table_name": names.quoted(names.table),
-            **{f"{noun}_table": names.qualified(names.side(noun)) for noun in ("schema", "instance", "partition")},
+            **{f"{noun}_table": names.qualified(names.side(noun)) for noun in SIDES},
             "now": dialect.now,
             "written": ", ".join(column.name for column in WRITTEN),
             **dialect.words,
