@@ -43,6 +43,7 @@ LONG = ("promises", "serving", "model")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Spread the long tests evenly among the files of the others: each worker begins with an equal part of the list,
     and one that is all long tests would end last, alone."""
+    items[:] = [item for item in items if not is_more_than_enough(item)]
     long = [item for item in items if item.path.parent.name in LONG]
     others = [item for item in items if item.path.parent.name not in LONG]
     files = [list(group) for _, group in groupby(others, key=lambda item: item.path)]
@@ -55,6 +56,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items += long[taken:due]
         taken = due
     items += long[taken:]
+
+
+def is_more_than_enough(item: pytest.Item) -> bool:
+    """Whether a test of every store has a handler of the colour that its server does not need."""
+    values = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    server, colour = values.get("every_world"), values.get("colour")
+    return server in ELSEWHERE and colour is not None and colour != ELSEWHERE[server][1]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -267,11 +275,40 @@ def any_server_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
     """The same, and Redis: for scenarios that run no SQL of their own in a transaction."""
     if request.param in WAYS:
         yield from _world_on(request, *WAYS[request.param], tmp_path)
-        return
+    else:
+        yield from _world_on_redis(request, request.param.removeprefix("redis-"), tmp_path)
+
+
+def _world_on_redis(request: pytest.FixtureRequest, runtime: str, tmp_path: Path) -> Iterator[World]:
     url, table = request.getfixturevalue("redis_url"), request.getfixturevalue("redis_table")
-    made = World(request.param.removeprefix("redis-"), tmp_path, "redis", url, table)
+    made = World(runtime, tmp_path, "redis", url, table)
     yield made
     made.somebody.close()
+
+
+#: Both runtimes and colours of handlers are tried on SQLite. What a server adds is its store, for which one of each is
+#: enough: the runtime and the colour.
+ELSEWHERE = {"postgres": ("threads", "async"), "mariadb": ("asyncio", "sync"), "redis": ("threads", "sync")}
+
+
+@pytest.fixture(params=["threads", "asyncio", *ELSEWHERE])
+def every_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    """Either runtime over a SQLite file, and one over each server. A module that concerns every store makes it
+    its `world`."""
+    name = request.param
+    if name not in ELSEWHERE:
+        yield World(name, tmp_path)
+    elif name == "redis":
+        yield from _world_on_redis(request, ELSEWHERE[name][0], tmp_path)
+    else:
+        scheme = "postgresql" if name == "postgres" else "mysql"
+        yield from _world_on(request, name, ELSEWHERE[name][0], scheme, tmp_path)
+
+
+#: Of those worlds: where an event needs a transaction, and a block inside of another is a savepoint.
+in_transactions = pytest.mark.parametrize(
+    "every_world", ["threads", "asyncio", *(name for name in ELSEWHERE if name != "redis")], indirect=True
+)
 
 
 @pytest.fixture(params=["sync", "async"])

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from enum import Enum
 
+import pytest
+
 from aftercommit import EventEnvelope, EventStatus, Fixed
 from tests.support import Collector, Signal, World
+
+
+@pytest.fixture
+def world(every_world: World) -> World:
+    """What is said here holds on every store."""
+    return every_world
 
 
 class UserEvents(Enum):

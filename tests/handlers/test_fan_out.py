@@ -11,8 +11,15 @@ import pytest
 
 from aftercommit import Fixed, NoRetry, RetryAfter, WriterHook, any_event
 from aftercommit.events.envelope import EventStatus
+from tests.conftest import in_transactions
 from tests.handlers.kit import Colouring, Deliberate, OrderPlaced, due_now, rows, write
 from tests.support import Collector, Signal, World
+
+
+@pytest.fixture
+def world(every_world: World) -> World:
+    """What is said here holds on every store."""
+    return every_world
 
 
 def handle(outbox: Any, colour: Colouring, seen: Collector, *names: str, **options: Any) -> None:
@@ -74,6 +81,7 @@ def test_a_full_hot_lane_takes_some_rows_of_an_event_and_leaves_the_others(world
     world.run(scenario)
 
 
+@in_transactions
 def test_a_rollback_takes_all_rows_and_all_slots(world: World, colour: Colouring) -> None:
     async def scenario() -> None:
         seen, outbox = Collector(), world.outbox(poll_interval="1h", hot_queue_capacity=2)

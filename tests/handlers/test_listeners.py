@@ -27,6 +27,12 @@ from aftercommit.handlers.listeners import called
 from tests.support import Collector, World
 
 
+@pytest.fixture
+def world(every_world: World) -> World:
+    """What is said here holds on every store."""
+    return every_world
+
+
 class Kind(Enum):
     CREATED = 1
 

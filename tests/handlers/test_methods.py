@@ -14,6 +14,13 @@ from aftercommit.events.envelope import EventStatus
 from tests.handlers.kit import Deliberate, OrderPlaced, OrderShipped, write
 from tests.support import Collector, World
 
+
+@pytest.fixture
+def world(every_world: World) -> World:
+    """What is said here holds on every store."""
+    return every_world
+
+
 handlers = HandlerSet()
 
 

@@ -42,6 +42,13 @@ from tests.handlers.kit import (
 )
 from tests.support import Collector, Signal, World
 
+
+@pytest.fixture
+def world(every_world: World) -> World:
+    """What is said here holds on every store."""
+    return every_world
+
+
 E = TypeVar("E")
 
 

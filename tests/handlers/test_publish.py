@@ -17,7 +17,14 @@ from aftercommit import (
     any_event,
     outbox_event,
 )
+from tests.conftest import in_transactions
 from tests.support import World
+
+
+@pytest.fixture
+def world(every_world: World) -> World:
+    """What is said here holds on every store."""
+    return every_world
 
 
 @outbox_event(key="number", context={"n": "number"})
@@ -96,6 +103,7 @@ def test_key_and_context_may_be_expressions(world: World) -> None:
     world.run(scenario)
 
 
+@in_transactions
 def test_outside_a_transaction_a_marked_object_is_refused_and_others_are_not(world: World) -> None:
     """TC-432."""
 

@@ -28,6 +28,12 @@ from tests.handlers.kit import (
 from tests.support import Collector, World
 
 
+@pytest.fixture
+def world(every_world: World) -> World:
+    """What is said here holds on every store."""
+    return every_world
+
+
 class Kind(Enum):
     CREATED = 1
 
