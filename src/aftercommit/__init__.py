@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aftercommit.config import OutboxOptions as OutboxOptions
     from aftercommit.engine import Health as Health
     from aftercommit.engine import Stats as Stats
+    from aftercommit.errors import CannotStart as CannotStart
     from aftercommit.errors import ColourMismatch as ColourMismatch
     from aftercommit.errors import DuplicateHandler as DuplicateHandler
     from aftercommit.errors import DuplicateListener as DuplicateListener
@@ -133,12 +134,12 @@ _HOMES = {
     "config": ("OutboxConfig", "OutboxOptions"),
     "engine": ("Health", "Stats"),
     "errors": (
-        "ColourMismatch", "DuplicateHandler", "DuplicateListener", "HandlerTimeout", "InvalidEvent", "InvalidHandler",
-        "InvalidHeaders", "InvalidListener", "InvalidName", "InvalidOption", "InvalidPayload", "InvalidPayloadType",
-        "InvalidSchedule", "MissingDriver", "NotAwaited", "NotInTransaction", "OutboxError", "PayloadNotText",
-        "PayloadTooLarge", "SchemaMismatch", "SchemaMissing", "StoreBusy", "StoreForbidden", "StoreFull",
-        "StoreReadOnly", "StoreUnavailable", "TransactionEnded", "UndecodablePayload", "UndecodableRow", "UnknownStore",
-        "UnroutableEvent", "UnsupportedTransaction",
+        "CannotStart", "ColourMismatch", "DuplicateHandler", "DuplicateListener", "HandlerTimeout", "InvalidEvent",
+        "InvalidHandler", "InvalidHeaders", "InvalidListener", "InvalidName", "InvalidOption", "InvalidPayload",
+        "InvalidPayloadType", "InvalidSchedule", "MissingDriver", "NotAwaited", "NotInTransaction", "OutboxError",
+        "PayloadNotText", "PayloadTooLarge", "SchemaMismatch", "SchemaMissing", "StoreBusy", "StoreForbidden",
+        "StoreFull", "StoreReadOnly", "StoreUnavailable", "TransactionEnded", "UndecodablePayload", "UndecodableRow",
+        "UnknownStore", "UnroutableEvent", "UnsupportedTransaction",
     ),
     "events.claims": ("Claimed", "DeadEvent", "Lease", "PartitionHasher"),
     "events.classes": ("outbox_event",),

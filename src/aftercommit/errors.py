@@ -9,6 +9,7 @@ OutboxError
 ├── DuplicateListener, InvalidListener, UnroutableEvent, InvalidHandler,
 │   DuplicateHandler, HandlerTimeout                                                who was to receive it
 ├── InvalidOption, UnknownStore, ColourMismatch                                     how the outbox was built
+├── CannotStart                                                                     the command line
 ├── StoreBusy, StoreUnavailable, StoreFull, StoreReadOnly, StoreForbidden,
 │   SchemaMissing, SchemaMismatch, UndecodableRow                                   the database
 └── RetryAfterError, Discard, DeadLetter, Unavailable (in aftercommit.events.outcome)      raised by handlers
@@ -16,7 +17,7 @@ OutboxError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
 class OutboxError(Exception):
@@ -115,7 +116,14 @@ class SchemaMissing(OutboxError, RuntimeError, code="AC030"):
 
 
 class SchemaMismatch(OutboxError, RuntimeError, code="AC031"):
-    """The table was made by a release that this one cannot work with."""
+    """The table was made by a release that this one cannot work with, or with another order.
+
+    `kept`: the options under which the table does fit, where only they stand in the way.
+    """
+
+    def __init__(self, message: str, *, fix: str = "", kept: Mapping[str, object] | None = None) -> None:
+        super().__init__(message, fix=fix)
+        self.kept = kept
 
 
 class StoreBusy(OutboxError, RuntimeError, code="AC032"):
@@ -156,6 +164,10 @@ class ColourMismatch(OutboxError, TypeError, code="AC042"):
 
 class MissingDriver(OutboxError, ImportError, code="AC043"):
     """The library that speaks to this database is not installed."""
+
+
+class CannotStart(OutboxError, RuntimeError, code="AC050"):
+    """The command line could not find or load the outbox that it was told to work with."""
 
 
 class InvalidPayloadType(OutboxError, TypeError, code="AC017"):

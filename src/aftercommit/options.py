@@ -44,6 +44,8 @@ class Kind(NamedTuple):
     check: Check
     #: Whether it is an object, which settings that are text name by its path.
     is_object: bool = False
+    #: What a text says, for settings that are text; `check` judges it. None: no text can say it.
+    from_text: Callable[[str], object] | None = str
 
 
 class Of(Flag):
@@ -139,28 +141,53 @@ def _policy(name: str, value: Any) -> RetryPolicy:
     return policy_of(value, name=name)
 
 
-COUNT: Final = Kind("an int of at least 1", _count)
-SWITCH: Final = Kind("`True` or `False`", _switch)
-SWITCH_OR_NONE: Final = Kind("`True`, `False` or `None`", _switch_or_none)
-DURATION: Final = Kind("a duration", lambda name, value: duration(value, name=name))
-ABOVE_ZERO: Final = Kind("a duration above zero", lambda name, value: duration(value, name=name, positive=True))
+# ---------------------------------------------------------------- what texts say
+
+_SWITCHES: Final[Mapping[str, bool]] = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
+
+
+def _number_in(text: str) -> object:
+    return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else text
+
+
+def _switch_in(text: str) -> object:
+    return _SWITCHES.get(text.lower(), text)
+
+
+def _seconds_in(text: str) -> object:
+    """A bare number is seconds, as it is in code; else the text is one that `duration` reads."""
+    return float(text) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) else text
+
+
+COUNT: Final = Kind("an int of at least 1", _count, from_text=_number_in)
+SWITCH: Final = Kind("`True` or `False`", _switch, from_text=_switch_in)
+SWITCH_OR_NONE: Final = Kind("`True`, `False` or `None`", _switch_or_none, from_text=_switch_in)
+DURATION: Final = Kind("a duration", lambda name, value: duration(value, name=name), from_text=_seconds_in)
+ABOVE_ZERO: Final = Kind(
+    "a duration above zero", lambda name, value: duration(value, name=name, positive=True), from_text=_seconds_in
+)
 OWNER: Final = Kind("up to 64 letters, digits and `. _ : @ -`", _owner)
-FUNCTION: Final = Kind("a function", _function, is_object=True)
+FUNCTION: Final = Kind("a function", _function, is_object=True, from_text=None)
 NAME: Final = Kind("letters, digits, underscores", _as_given)
 POLICY: Final = Kind(
     "an object with `delay(attempts)` and `should_retry(error)`, or the name of a policy, alone or with its properties",
     _policy,
     is_object=True,
 )
-INTERCEPTORS: Final = Kind("a list of `EventInterceptor` objects", _interceptors, is_object=True)
-PROVIDERS: Final = Kind("a list of functions", _providers, is_object=True)
-SERIALIZERS: Final = Kind("a `Serializer`, or a list of them", _as_given, is_object=True)
+INTERCEPTORS: Final = Kind("a list of `EventInterceptor` objects", _interceptors, is_object=True, from_text=None)
+PROVIDERS: Final = Kind("a list of functions", _providers, is_object=True, from_text=None)
+SERIALIZERS: Final = Kind("a `Serializer`, or a list of them", _as_given, is_object=True, from_text=None)
 
 
 def or_none(kind: Kind) -> Kind:
+    read = kind.from_text
     return kind._replace(
         words=f"{kind.words}, or `None`",
         check=lambda name, value: None if value is None else kind.check(name, value),
+        from_text=None if read is None else lambda text: None if text.lower() == "none" else read(text),
     )
 
 
@@ -187,4 +214,4 @@ def having(words: str, *methods: str) -> Kind:
             )
         return value
 
-    return Kind(words, check, is_object=True)
+    return Kind(words, check, is_object=True, from_text=None)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Self, Unpack
 
 from aftercommit.config import OutboxConfig, OutboxOptions, configure
+from aftercommit.errors import InvalidOption
 from aftercommit.options import Wiring
 
 
@@ -32,6 +33,21 @@ class Wired(ABC):
     def writer_only(cls, target: Any, **options: Unpack[OutboxOptions]) -> Self:
         """Only writes, for programs whose events another one delivers. purge_retention then goes by age alone."""
         return cls._wired(Wiring.WRITER_ONLY, target, options)
+
+    @classmethod
+    def configured(cls, target: Any = None, **options: Unpack[OutboxOptions]) -> Self:
+        """As the surroundings say: environment variables (`AFTERCOMMIT_URL`, `AFTERCOMMIT_WORKER_COUNT` …), then
+        `aftercommit.toml` or `[tool.aftercommit]` of the nearest pyproject.toml. Keywords win over both."""
+        from aftercommit.settings import read_settings  # noqa: PLC0415  (nobody else pays for what reads files)
+
+        settings = read_settings()
+        chosen = settings.url if target is None else target
+        if chosen is None:
+            raise InvalidOption(
+                "no target was given, and neither AFTERCOMMIT_URL nor a configuration file names one",
+                fix='set AFTERCOMMIT_URL=sqlite:///app.db, write url = "…" in aftercommit.toml, or pass the target',
+            )
+        return cls._wired(Wiring.CUSTOM, chosen, {**settings.options, **options})
 
     @classmethod
     def _wired(cls, wiring: Wiring, target: Any, options: Mapping[str, Any]) -> Self:

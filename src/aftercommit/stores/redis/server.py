@@ -92,6 +92,7 @@ class Server:
             raise SchemaMismatch(
                 f"{table} was made with {kept}, this outbox has {self._order}",
                 fix=f"give this process {kept}; or stop all others and call outbox.create_schema() of this one",
+                kept=kept._asdict(),
             )
         self.store_id = facts["store_id"].encode()
 

@@ -179,6 +179,7 @@ class Schema:
             raise SchemaMismatch(
                 f"{self._names.table} was made with {kept}, this outbox has {self._order}",
                 fix=f"give this process {kept}; or stop all others and call outbox.create_schema() of this one",
+                kept=kept._asdict(),
             )
 
     async def _fit_settings(self, tx: Tx) -> dict[str, str]:

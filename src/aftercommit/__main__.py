@@ -1,0 +1,6 @@
+"""`python -m aftercommit`: the command line."""
+
+from aftercommit.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""A command's hold on its outbox: whatever its colour, a call gives its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Self
+
+from aftercommit.cli.output import Output
+from aftercommit.errors import SchemaMismatch
+
+if TYPE_CHECKING:
+    from aftercommit.base import OutboxBase
+    from aftercommit.cli.command import Call
+    from aftercommit.cli.targets import Target
+    from aftercommit.runtime.foreground import Foreground
+
+#: Makes the outbox, with options that the stored table asks for.
+Make = Callable[..., "OutboxBase"]
+
+
+class Session:
+    """Opened for one command and closed behind it. The outbox is made when it is first asked for."""
+
+    def __init__(self, call: Call, target: Target, make: Make) -> None:
+        self.call = call
+        self.target = target
+        self._make = make
+        self._outbox: OutboxBase | None = None
+        self._loop: Foreground | None = None
+
+    @property
+    def output(self) -> Output:
+        return self.call.output
+
+    @property
+    def outbox(self) -> Any:
+        """An Outbox or an AsyncOutbox. What has to wait for the database goes through `ask`."""
+        if self._outbox is None:
+            self._outbox = self._make()
+        return self._outbox
+
+    @property
+    def is_async(self) -> bool:
+        from aftercommit.ports import Colour  # noqa: PLC0415  (as all that is behind a door: when it is needed)
+
+        return bool(self.outbox._colour is Colour.ASYNC)
+
+    def ask(self, operation: Callable[[Any], Any]) -> Any:
+        """`session.ask(lambda outbox: outbox.dead.query(limit=5))`: what it gives, awaited if it has to be.
+
+        A table that a URL leads to is worked with as it was made, ordered or not.
+        """
+        try:
+            return self._ask(operation)
+        except SchemaMismatch as error:  # met when the store is opened, before anything is done
+            if error.kept is None or self.target.has_handlers:
+                raise
+            self.close()
+            self._outbox = self._make(**error.kept)
+            return self._ask(operation)
+
+    def _ask(self, operation: Callable[[Any], Any]) -> Any:
+        if not self.is_async:
+            return operation(self.outbox)
+
+        async def awaited() -> Any:
+            given = operation(self.outbox)
+            return await given if isawaitable(given) else given
+
+        return self._foreground().run(awaited())
+
+    def _foreground(self) -> Foreground:
+        from aftercommit.runtime.foreground import Foreground  # noqa: PLC0415  (it brings asyncio along)
+
+        if self._loop is None:
+            self._loop = Foreground()
+        return self._loop
+
+    def close(self) -> None:
+        if self._outbox is not None:
+            self._ask(lambda outbox: outbox.close())
+            self._outbox = None
+        if self._loop is not None:
+            self._loop.close()
+            self._loop = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.close()
