@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import click
@@ -17,14 +19,12 @@ from tests.cli.kit import write_shop
 
 @pytest.fixture(autouse=True)
 def in_a_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
     write_shop(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "modules", {name: each for name, each in sys.modules.items() if name != "shop"})
-    for name in ("APP", "URL"):
-        monkeypatch.delenv(f"AFTERCOMMIT_{name}", raising=False)
+    for name in [name for name in os.environ if name.startswith("AFTERCOMMIT_")]:
+        monkeypatch.delenv(name)
 
 
 @pytest.mark.parametrize(
