@@ -41,6 +41,7 @@ DEFAULTS: dict[str, Any] = {
     "wakeups": True,
     "batch_size": 50,
     "skip_recent": timedelta(0),
+    "lease_ahead": True,
     "lock_timeout": timedelta(seconds=30),
     "max_abandoned": 5,
     "owner_id": None,

@@ -8,6 +8,7 @@ from uuid import uuid4
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import Agenda
 from aftercommit.delivery.chain import Delivery
+from aftercommit.delivery.idle import LanesOfIdle
 from aftercommit.delivery.lanes import Lanes
 from aftercommit.delivery.leases import Held, Holding, Keeper
 from aftercommit.delivery.ownership import Ownership
@@ -34,11 +35,14 @@ class Assembly:
         # What falls due after the next round is found by that round.
         longest = (config.max_poll_interval or config.poll_interval) if config.poll_trigger is None else LONGEST
         self.agenda = agenda = Agenda(runtime, held, interval=config.poll_interval, horizon=2 * longest)
-        self.lanes = lanes = Lanes[Holding](
+        kind, cold_capacity = Lanes[Holding], config.cold_queue_capacity
+        if not config.lease_ahead:
+            kind, cold_capacity = LanesOfIdle[Holding], config.worker_count
+        self.lanes = lanes = kind(
             runtime,
             agenda,
             hot_capacity=config.hot_queue_capacity,
-            cold_capacity=config.cold_queue_capacity,
+            cold_capacity=cold_capacity,
             alone_from=min(1, config.max_abandoned - 1),
         )
         self.settler = settler = Settler(runtime, store, held, agenda, lanes, meter, config)

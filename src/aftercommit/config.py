@@ -80,6 +80,7 @@ class OutboxOptions(TypedDict, total=False):
     wakeups: bool
     batch_size: int
     skip_recent: Duration
+    lease_ahead: bool
     lock_timeout: Duration
     max_abandoned: int
     owner_id: str | None
@@ -151,6 +152,9 @@ class OutboxConfig:
         "rows of one claim. While claims come back full it is doubled, up to `cold_queue_capacity`")
     skip_recent: timedelta = _option(timedelta(0), DURATION, Of.DELIVERY,
         "leave rows alone that are younger than this", refused_by=(Wiring.ORDERED,))
+    lease_ahead: bool = _option(True, SWITCH, Of.DELIVERY,
+        "let the poller lease rows that wait for a worker, a batch at a time. `False`: only when one is there to start "
+        "them, and [all that waits is anybody's](#leasing-ahead)", refused_by=(Wiring.ORDERED,))
     #: Long enough for a pause of the process, short enough that a dead one is noticed within a minute.
     lock_timeout: timedelta = _option(timedelta(seconds=30), ABOVE_ZERO, Of.DELIVERY,
         "length of a lease. It is renewed while an event waits or runs, so it does not limit handlers; "
@@ -298,6 +302,8 @@ def _check_order(config: OutboxConfig) -> None:
         raise InvalidOption(
             f"skip_recent={config.skip_recent} would hold up every key in an ordered outbox", fix="leave it out"
         )
+    elif not config.lease_ahead:
+        raise InvalidOption("lease_ahead=False: an ordered outbox leases a key's events together", fix="leave it out")
     if config.stale_timeout < 2 * config.heartbeat_interval:
         raise InvalidOption(
             f"stale_timeout={config.stale_timeout} is less than two heartbeats of {config.heartbeat_interval}, so one "

@@ -41,6 +41,7 @@ class DispatcherOptions(TypedDict, total=False):
     worker_count: int
     hot_queue_capacity: int
     cold_queue_capacity: int
+    lease_ahead: bool
     max_attempts: int
     retry_policy: RetryPolicy
     drain_timeout: Duration

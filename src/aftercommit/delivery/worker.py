@@ -55,7 +55,7 @@ class OutboxDispatcher:
         self._delivery, self._settler, self._meter = delivery, settler, meter
         self._held, self._ownership = held, ownership
         self._worker_count = config.worker_count
-        self._enough_room = max(1, config.cold_queue_capacity // 2)
+        self._enough_room = max(1, config.cold_queue_capacity // 2) if config.lease_ahead else 1
         self._rule = rule_of(config)
         self._workers: list[Task] = []
         self._is_giving_up = False
@@ -120,7 +120,7 @@ class OutboxDispatcher:
 
     def room(self) -> int:
         """Free cold slots; none while more than half of them are taken. A claim costs more than a row: few rows at a
-        time, as workers take them, would be many claims. The agenda hears once half of them are free."""
+        time, as workers take them, would be many claims. The agenda hears once enough of them are free."""
         room = self.lanes.cold_room
         if room >= self._enough_room:
             return room
