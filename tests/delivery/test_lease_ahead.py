@@ -9,6 +9,7 @@ import pytest
 from aftercommit import AsyncOutbox, EventEnvelope, InvalidOption, Outbox
 from aftercommit.delivery.idle import LanesOfIdle
 from aftercommit.runtime.threads import ThreadRuntime
+from tests.components.kit import Parts
 from tests.delivery.faulty import Told
 from tests.support import Collector, Signal, World
 
@@ -102,3 +103,20 @@ def test_room_is_for_idle_workers_and_told_when_there_is_some() -> None:
     lanes.want_room(2)
     assert lanes.take_now() is None
     assert len(told.places) == 1, "one of two is idle"
+
+
+def test_a_dispatcher_that_is_wired_by_hand_has_it_too(world: World) -> None:
+    async def scenario() -> None:
+        stuck, parts = Stuck(), Parts(world)
+        parts.registry.register("A", stuck)
+        dispatcher = parts.dispatcher(worker_count=2, lease_ahead=False)
+        try:
+            await parts.write(parts.writer(), *["A"] * 10)
+            await parts.poller(dispatcher).poll()
+            await stuck.entered.reach(2)
+            assert world.rows(LEASED)[0][0] == 2
+            stuck.release.set()
+        finally:
+            await parts.close()
+
+    world.run(scenario)
