@@ -162,7 +162,7 @@ NAMES = [
 
 METHODS = {
     *("begin", "close", "create_schema", "drain", "poll", "purge", "register", "start", "stats", "transaction"),
-    *("dead", "health", "is_started", "multi_node", "single_node", "write", "write_all", "writer_only"),
+    *("check_health", "dead", "health", "is_started", "multi_node", "single_node", "write", "write_all", "writer_only"),
     *("cluster", "ordered", "owner_id", "records"),
     *("attach", "fallback", "handler", "include", "publish", "subscribe", "upcast"),
 }

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from aftercommit.components.threads import OutboxWriter as OutboxWriter
     from aftercommit.config import OutboxConfig as OutboxConfig
     from aftercommit.config import OutboxOptions as OutboxOptions
-    from aftercommit.engine import Health as Health
     from aftercommit.engine import Stats as Stats
     from aftercommit.errors import CannotStart as CannotStart
     from aftercommit.errors import ColourMismatch as ColourMismatch
@@ -104,6 +103,7 @@ if TYPE_CHECKING:
     from aftercommit.handlers.objects import OutboxTypedHandler as OutboxTypedHandler
     from aftercommit.handlers.options import any_event as any_event
     from aftercommit.handlers.set import HandlerSet as HandlerSet
+    from aftercommit.health import Health as Health
     from aftercommit.hooks import AfterCommitHook as AfterCommitHook
     from aftercommit.hooks import EventInterceptor as EventInterceptor
     from aftercommit.hooks import EventListener as EventListener
@@ -132,7 +132,7 @@ _HOMES = {
     "components.dispatching": ("DispatcherCommitHook",),
     "components.threads": ("OutboxDispatcher", "OutboxPoller", "OutboxWriter"),
     "config": ("OutboxConfig", "OutboxOptions"),
-    "engine": ("Health", "Stats"),
+    "engine": ("Stats",),
     "errors": (
         "CannotStart", "ColourMismatch", "DuplicateHandler", "DuplicateListener", "HandlerTimeout", "InvalidEvent",
         "InvalidHandler", "InvalidHeaders", "InvalidListener", "InvalidName", "InvalidOption", "InvalidPayload",
@@ -160,6 +160,7 @@ _HOMES = {
     "handlers.objects": ("OutboxFallbackHandler", "OutboxHandler", "OutboxTypedHandler"),
     "handlers.options": ("any_event",),
     "handlers.set": ("HandlerSet",),
+    "health": ("Health",),
     "hooks": (
         "AfterCommitHook", "EventInterceptor", "EventListener", "InFlightTracker", "ListenerRegistry",
         "MetricsExporter", "OutboxPollerHandler", "PollResult", "PollTrigger", "WriterHook",

@@ -16,6 +16,7 @@ from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.ids import EventId, EventIds
 from aftercommit.events.order import Cluster
+from aftercommit.health import Health
 from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.records import OutboxRecords
 from aftercommit.polling.upkeep import DeadEvents
@@ -209,9 +210,20 @@ class AsyncOutbox(OutboxBase):
         """Delete rows that ended longer ago than that; by default purge_retention. Dead ones only when asked to."""
         return await self._purge(older_than, dead)
 
-    async def stats(self) -> Stats:
-        """What waits in the table and in memory, and what was counted since start."""
-        return await self._current().stats()
+    async def check_health(self, *, max_backlog_age: Duration | None = None, timeout: Duration = "1s") -> Health:
+        """As health(), and the store is asked whether it answers within `timeout`; never waits longer than that.
+
+        With `max_backlog_age` the outbox is ready only while no event has been due for longer than that.
+        """
+        return await self._check_health(max_backlog_age, timeout)
+
+    async def stats(self, *, timeout: Duration | None = None) -> Stats:
+        """What waits in the table and in memory, and what was counted since start.
+
+        With a `timeout` it raises StoreUnavailable when the store has not answered by then.
+        """
+        limit = None if timeout is None else seconds_of(timeout, name="timeout")
+        return await self._current().stats(limit)
 
     async def cluster(self) -> Cluster:
         """The fleet: its instances, who owns which partition, and how far each partition is behind. Only instances of

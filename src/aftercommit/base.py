@@ -12,9 +12,9 @@ from weakref import WeakSet
 
 from aftercommit.config import OutboxConfig, OutboxOptions, configure
 from aftercommit.delivery.agenda import EVERYWHERE, FIRST_LOOK
-from aftercommit.engine import Ending, Engine, Health
+from aftercommit.engine import Ending, Engine
 from aftercommit.errors import ColourMismatch, InvalidOption, NotInTransaction, UnsupportedTransaction
-from aftercommit.events.durations import Duration, duration
+from aftercommit.events.durations import Duration, duration, seconds_of
 from aftercommit.events.log import Log
 from aftercommit.events.order import Cluster
 from aftercommit.events.payloads import PayloadTypes
@@ -23,6 +23,7 @@ from aftercommit.handlers.handler import AnyHandler, Fallback
 from aftercommit.handlers.listeners import DefaultListenerRegistry
 from aftercommit.handlers.routing import Router
 from aftercommit.handlers.set import HandlerSet
+from aftercommit.health import NOT_STARTED, Health
 from aftercommit.hooks import Listener
 from aftercommit.options import Wiring
 from aftercommit.polling.records import OutboxRecords
@@ -146,8 +147,13 @@ class OutboxBase(Wired, HandlerSet, ABC):
     # ------------------------------------------------------------ looking
 
     def health(self) -> Health:
-        """Whether the loops of this process make progress. Asks no database."""
-        return self._engine.health() if self._engine is not None else Health(False, ("the outbox is not started",))
+        """Whether the loops of this process turn, and make progress. Asks no database, and never waits."""
+        return self._engine.health() if self._engine is not None else NOT_STARTED
+
+    async def _check_health(self, max_backlog_age: Duration | None, timeout: Duration) -> Health:
+        age = None if max_backlog_age is None else duration(max_backlog_age, name="max_backlog_age")
+        limit = seconds_of(timeout, name="timeout")
+        return NOT_STARTED if self._engine is None else await self._engine.check_health(age, limit)
 
     @property
     def owner_id(self) -> str | None:

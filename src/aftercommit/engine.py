@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from os import getpid
 from platform import node
 from typing import Final
@@ -13,11 +14,13 @@ from aftercommit.delivery.agenda import EVERYWHERE
 from aftercommit.delivery.outcomes import rule_of
 from aftercommit.delivery.wakeups import Announcer, WakeupListener
 from aftercommit.delivery.worker import HotPathway
-from aftercommit.errors import InvalidOption
+from aftercommit.errors import InvalidOption, StoreUnavailable
 from aftercommit.events.claims import Backlog
 from aftercommit.events.log import Log
 from aftercommit.events.order import BlockedKey, Cluster, Instance
+from aftercommit.events.outcome import Ok, Raised
 from aftercommit.handlers.routing import Router
+from aftercommit.health import NOT_STARTED, Checkup, Health, Question
 from aftercommit.ordering.fleet import Fleet, cluster_of
 from aftercommit.ordering.keys import LookByKey, OrderedHotPath
 from aftercommit.polling.due import Look, LookByTime
@@ -51,16 +54,6 @@ class Stats:
     blocked: tuple[BlockedKey, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
-    """Whether every loop makes progress; if not, what stands still."""
-
-    is_healthy: bool
-    problems: tuple[str, ...] = ()
-    #: What works, and may yet lose events: how the database keeps what it is given.
-    warnings: tuple[str, ...] = ()
-
-
 class Engine(Assembly):
     """Built anew for every start: the rooms that all share, and over them those of the fleet, of looking into the table
     and of writing, from the bottom up, each with what it needs of those below it."""
@@ -72,7 +65,8 @@ class Engine(Assembly):
                 fix="leave ordered out, or use another store",
             )
         super().__init__(runtime, store, router, config)
-        self.is_started = False
+        #: start() was called, and has come to its end.
+        self.is_started = self.has_started = False
         owner, meter, agenda, settler, held = self.owner, self.meter, self.agenda, self.settler, self.held
         self._announcer, self._fleet, self._listener = self._company()
         look: Look
@@ -103,6 +97,8 @@ class Engine(Assembly):
         )
         self.manual = ManualDelivery(runtime, store, router, self.poller, self.dispatcher, settler, held, meter, config)
         self.purge = Purge(runtime, store.records, config)
+        self.checkup = Checkup(self, runtime, store, self.poller, config)
+        self._statistics = Question(runtime, "aftercommit-stats", self._stats)
 
     def _company(self) -> tuple[Announcer | None, Fleet | None, WakeupListener | None]:
         """Who tells the other instances, who shares the keys with them, and who hears them, where the store can."""
@@ -152,6 +148,7 @@ class Engine(Assembly):
         self.hot_path.is_active = True
         for service in self._optional_services():
             service.start()
+        self.has_started = self.is_started  # unless it was closed meanwhile
 
     async def _join(self) -> None:
         """Become one of the fleet. A process that delivers nothing owns nothing, and only tells the others."""
@@ -192,7 +189,7 @@ class Engine(Assembly):
     async def stop(self) -> None:
         """Everything ends, in the order of the walk; the keeper is last, so that no lease runs out meanwhile. Nothing
         here waits for the store itself: a loop that does is left behind when its time is over."""
-        self.is_started = False
+        self.is_started = self.has_started = False
         self.hot_path.is_active = self.hot_path.is_open = False
         time = Countdown(self.runtime)
         await self.purge.stop(time.left())
@@ -201,11 +198,27 @@ class Engine(Assembly):
         time = Countdown(self.runtime)
         await self._leave(time)
         await self.keeper.stop(time.left())
+        await self.checkup.stop(time)
+        await self._statistics.stop(time.left())
         await self.runtime.close()
 
     # ------------------------------------------------------------ seeing
 
-    async def stats(self) -> Stats:
+    async def stats(self, timeout: float | None = None) -> Stats:
+        """With a timeout the store is asked by a task of its own, which is left behind when it gets no answer."""
+        if timeout is None:
+            return await self._stats()
+        match await self._statistics.answer(timeout):
+            case Ok(Stats() as stats):
+                return stats
+            case Raised(error):
+                raise error
+            case _:
+                raise StoreUnavailable(
+                    f"{self._store.where} has not answered within {timeout:g} s", fix="see why, or give it more time"
+                )
+
+    async def _stats(self) -> Stats:
         await self._store.open()
         return Stats(
             backlog=await self._store.records.backlog(),
@@ -232,21 +245,11 @@ class Engine(Assembly):
         return await cluster_of(membership, me=self.owner, stale_timeout=self._config.stale_timeout)
 
     def health(self) -> Health:
-        """Not started is not healthy; nor is a loop that has only failed since its last three turns were due."""
-        if not self.is_started:
-            return Health(False, ("the outbox is not started",))
-        problems = []
-        for service in self._services():
-            if service.failures_in_a_row >= 3:
-                problems.append(f"{service.name} has failed {service.failures_in_a_row} times in a row")
-        for name, count in self.delivery.chain.limiters.stuck().items():
-            problems.append(f"{count} calls of the handler {name} are past its timeout and still run")
-        idle = self.runtime.clock() - self.poller.progressed_at
-        longest = max(self._config.max_poll_interval or self._config.poll_interval, self.poller.interval)
-        limit = 3 * longest.total_seconds() + 1
-        if self.poller in self._optional_services() and idle > limit:
-            problems.append(f"the poller has not come round for {idle:.0f} s")
-        return Health(not problems, tuple(problems), tuple(self._store.warnings))
+        """What is known here; asks no database."""
+        return self.checkup.health(self._services(), has_started=self.has_started) if self.is_started else NOT_STARTED
+
+    async def check_health(self, max_backlog_age: timedelta | None, timeout: float) -> Health:
+        return await self.checkup.asked(self.health(), max_backlog_age=max_backlog_age, timeout=timeout)
 
 
 class Ending:

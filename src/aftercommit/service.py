@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from datetime import timedelta
+from typing import ClassVar
 
 from aftercommit.events.log import Log
 from aftercommit.events.redact import traceback_text
@@ -22,6 +23,9 @@ ENDS_WITHIN = 5.0
 class Service(ABC):
     """Runs `step` over and over on a task of its own. Starting twice and stopping twice are fine."""
 
+    #: Whether events have to wait when it fails: only then does health call the outbox not ready.
+    is_vital: ClassVar[bool] = True
+
     def __init__(self, runtime: Runtime, name: str, monitor: Monitor | None = None) -> None:
         """With a `monitor` of somebody else's, where what it waits for is told on that one."""
         self.runtime = runtime
@@ -31,6 +35,8 @@ class Service(ABC):
         self.failures_in_a_row = 0
         #: When a step last came to its end, on the runtime's clock; health looks at it.
         self.progressed_at = runtime.clock()
+        #: When one last came to any end.
+        self.turned_at = self.progressed_at
         self._task: Task | None = None
 
     @property
@@ -40,6 +46,11 @@ class Service(ABC):
     @property
     def is_running(self) -> bool:
         return self.was_started and not self.is_stopping
+
+    @property
+    def has_died(self) -> bool:
+        """Whether it is over although nobody has told it to end. No error does that; a cancellation does."""
+        return self._task is not None and self._task.has_ended and not self.is_stopping
 
     def start(self) -> None:
         if self._task is None:
@@ -54,12 +65,13 @@ class Service(ABC):
             try:
                 await self.step()
                 self.failures_in_a_row = 0
-                self.progressed_at = self.runtime.clock()
+                self.progressed_at = self.turned_at = self.runtime.clock()
             except Exception as error:
                 await self._survive(error)
 
     async def _survive(self, error: Exception) -> None:
         self.failures_in_a_row += 1
+        self.turned_at = self.runtime.clock()
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (min(self.failures_in_a_row, 12) - 1))
         log.error("%s failed and goes on in %.2f s: %s", self.name, pause, traceback_text(error))
         await self.monitor.wait_for(lambda: self.is_stopping, pause)

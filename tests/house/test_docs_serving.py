@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 
 from aftercommit import AsyncOutbox, Outbox
@@ -85,3 +87,32 @@ def test_the_hook_of_gunicorn(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_its_links_lead_somewhere() -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", TEXT):
         assert (ROOT / "docs" / target).exists(), target
+
+
+def test_probes(tmp_path: Path) -> None:
+    """All three examples, one after the other."""
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    from tests.web.kit import get
+
+    section = re.search(r"## Probes\n(.*?)\n## ", TEXT, re.DOTALL)[1]
+    examples = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    assert len(examples) == 3
+    outbox, app, asked = Outbox(f"sqlite:///{tmp_path}/shop.db"), Starlette(), []
+
+    async def from_django(scope: Any, receive: Any, send: Any) -> None:
+        asked.append(scope["path"])
+
+    names = {"outbox": outbox, "app": app, "Starlette": Starlette, "Mount": Mount}
+    names["get_asgi_application"] = lambda: from_django
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    names["work"] = lambda: asked.append(httpx.get(f"http://127.0.0.1:{port}/readyz").status_code)
+    for example in examples:
+        exec(compile(example.replace("9100", port), "docs/serving.md", "exec"), names)  # noqa: S102
+    assert asked == [200]
+    for mounted in (app, names["application"]):
+        assert asyncio.run(get(mounted, "/outbox/livez")).text.startswith("live\n")
+    asyncio.run(names["application"]({"type": "http", "path": "/shop/"}, None, None))
+    assert asked == [200, "/shop/"]

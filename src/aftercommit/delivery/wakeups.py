@@ -57,6 +57,8 @@ class Announcer(Service):
     """Tells the others. What comes while a message is on its way is merged into the next; what cannot be sent is
     dropped, and the others find it by looking."""
 
+    is_vital = False
+
     def __init__(self, runtime: Runtime, wakeups: Wakeups, instance_id: str, meter: Meter) -> None:
         super().__init__(runtime, "aftercommit-announcer")
         self._wakeups = wakeups
@@ -120,6 +122,8 @@ class Announcer(Service):
 
 class WakeupListener(Service):
     """Hears the others, and passes on what they say: to the agenda what to look at, to the fleet its changes."""
+
+    is_vital = False
 
     def __init__(
         self,

@@ -57,12 +57,12 @@ class OutboxDispatcher:
         self._worker_count = config.worker_count
         self._enough_room = max(1, config.cold_queue_capacity // 2) if config.lease_ahead else 1
         self._rule = rule_of(config)
-        self._workers: list[Task] = []
+        self.workers: list[Task] = []
         self._is_giving_up = False
 
     def start(self) -> None:
-        if not self._workers:
-            self._workers = [
+        if not self.workers:
+            self.workers = [
                 self._runtime.spawn(f"aftercommit-worker-{number}", self._work) for number in range(self._worker_count)
             ]
 
@@ -210,14 +210,14 @@ class OutboxDispatcher:
         """Take nothing new, finish what waits within the time, give back the rest."""
         self.lanes.close()
         limit = drain_timeout.total_seconds()
-        if self._workers and not await self.lanes.quiet(limit, or_else=lambda: self._is_giving_up):
+        if self.workers and not await self.lanes.quiet(limit, or_else=lambda: self._is_giving_up):
             await self._give_up()
         self._settler.release(self.lanes.clear())
         self._settler.let_all_pass()
         time = Countdown(self._runtime)
-        for worker in self._workers:
+        for worker in self.workers:
             await worker.join(time.left() if self.lanes.is_quiet else LEFT_BEHIND)
-        self._workers = []
+        self.workers = []
 
     async def _give_up(self) -> None:
         """The time is over: who does not end now is named."""

@@ -84,6 +84,8 @@ class OutboxPoller(Service):
         self._is_triggered = trigger is not None
         self._cycles_begun = self._cycles_ended = 0
         self._last_count: int | None = None
+        #: Whether it waits for the store, which may take as long as the store likes.
+        self.is_asking = False
 
     async def step(self) -> None:
         await self._until_it_is_time()
@@ -155,7 +157,11 @@ class OutboxPoller(Service):
 
     async def claim(self, limit: int) -> Found:
         """Lease up to `limit` rows for this process."""
-        return await self._look.claim(limit)
+        self.is_asking = True
+        try:
+            return await self._look.claim(limit)
+        finally:
+            self.is_asking = False
 
     def deliverable(self, claim: Claim) -> list[list[Claimed]]:
         """What of a claim may be delivered: events of one key together, in their order, any other event alone; what may

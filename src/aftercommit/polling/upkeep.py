@@ -84,6 +84,8 @@ class DeadEvents:
 class Purge(Service):
     """Deletes old rows in batches on a schedule."""
 
+    is_vital = False
+
     def __init__(self, runtime: Runtime, records: Records, config: OutboxConfig) -> None:
         super().__init__(runtime, "aftercommit-purge")
         self._records = records

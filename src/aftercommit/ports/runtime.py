@@ -41,6 +41,9 @@ class Monitor(AbstractContextManager[object, None], Protocol):
 class Task(Protocol):
     """Something that the runtime runs beside the caller."""
 
+    @property
+    def has_ended(self) -> bool: ...
+
     async def join(self, timeout: float | None) -> bool:
         """Whether it ended within the time."""
 

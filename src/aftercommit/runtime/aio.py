@@ -102,6 +102,10 @@ class AsyncioTask:
     def __init__(self, task: asyncio.Task[None]) -> None:
         self._task = task
 
+    @property
+    def has_ended(self) -> bool:
+        return self._task.done()
+
     async def join(self, timeout: float | None) -> bool:
         if not self._task.done() and self._task is not asyncio.current_task():
             await asyncio.wait({self._task}, timeout=timeout)

@@ -60,6 +60,10 @@ class ThreadTask:
         self._thread = threading.Thread(target=lambda: run(main()), name=name, daemon=True)
         self._thread.start()
 
+    @property
+    def has_ended(self) -> bool:
+        return not self._thread.is_alive()
+
     async def join(self, timeout: float | None) -> bool:
         if self._thread is not threading.current_thread():
             self._thread.join(timeout)
