@@ -27,8 +27,9 @@ PATIENCE = 20
 #: How the tables of the outbox become as good as new; the 256 partitions are there for ever.
 RENEWED = {
     "outbox_event": "DELETE FROM outbox_event",
-    "outbox_schema": "UPDATE outbox_schema SET value = CASE name WHEN 'ordered' THEN '0' ELSE 'block' END"
-    " WHERE name IN ('ordered', 'on_dead')",
+    "outbox_schema": "UPDATE outbox_schema SET value ="
+    " CASE name WHEN 'ordered' THEN '0' WHEN 'on_dead' THEN 'block' ELSE '' END"
+    " WHERE name IN ('ordered', 'on_dead') OR name LIKE 'duty %'",
     "outbox_instance": "DELETE FROM outbox_instance",
     "outbox_partition": "UPDATE outbox_partition SET owner = NULL, epoch = 0, expires_at = NULL WHERE epoch <> 0",
     "outbox_failure": "DELETE FROM outbox_failure",

@@ -70,6 +70,8 @@ if TYPE_CHECKING:
     from aftercommit.events.envelope import EventStatus as EventStatus
     from aftercommit.events.headers import HeaderCodec as HeaderCodec
     from aftercommit.events.ids import EventId as EventId
+    from aftercommit.events.measures import Delivered as Delivered
+    from aftercommit.events.measures import TableState as TableState
     from aftercommit.events.names import AggregateType as AggregateType
     from aftercommit.events.names import EventType as EventType
     from aftercommit.events.names import StringAggregateType as StringAggregateType
@@ -114,6 +116,7 @@ if TYPE_CHECKING:
     from aftercommit.hooks import PollResult as PollResult
     from aftercommit.hooks import PollTrigger as PollTrigger
     from aftercommit.hooks import WriterHook as WriterHook
+    from aftercommit.observers.prometheus import PrometheusMetrics as PrometheusMetrics
     from aftercommit.outbox import Outbox as Outbox
     from aftercommit.polling.manual import DrainResult as DrainResult
     from aftercommit.ports import EventStore as EventStore
@@ -148,6 +151,7 @@ _HOMES = {
     "events.envelope": ("EventEnvelope", "EventStatus"),
     "events.headers": ("HeaderCodec",),
     "events.ids": ("EventId",),
+    "events.measures": ("Delivered", "TableState"),
     "events.names": ("AggregateType", "EventType", "StringAggregateType", "StringEventType"),
     "events.order": ("BlockedKey", "Cluster", "ClusterMember", "ClusterStats", "PartitionStats"),
     "events.outcome": (
@@ -165,6 +169,7 @@ _HOMES = {
         "AfterCommitHook", "EventInterceptor", "EventListener", "InFlightTracker", "ListenerRegistry",
         "MetricsExporter", "OutboxPollerHandler", "PollResult", "PollTrigger", "WriterHook",
     ),
+    "observers.prometheus": ("PrometheusMetrics",),
     "outbox": ("Outbox",),
     "polling.manual": ("DrainResult",),
     "ports": ("EventStore", "TxContext"),

@@ -30,7 +30,7 @@ class Assembly:
         self.router = router
         self._store = store
         self._config = config
-        self.meter = meter = Meter(runtime, config.metrics)
+        self.meter = meter = Meter(runtime, config.metrics, name_of(store, config))
         self.held = held = Held(runtime)
         # What falls due after the next round is found by that round.
         longest = (config.max_poll_interval or config.poll_interval) if config.poll_trigger is None else LONGEST
@@ -63,6 +63,13 @@ class Assembly:
         lease runs out meanwhile."""
         await self.dispatcher.close(drain_timeout)
         await self.settler.finish(drain_timeout.total_seconds())
+
+
+def name_of(store: EventStore, config: OutboxConfig) -> str:
+    """The table among those that one exporter may watch: where it is, and its name if that is not the usual one."""
+    table = config.table if config.schema is None else f"{config.schema}.{config.table}"
+    where = store.where.strip("'")
+    return where if table == OutboxConfig().table else f"{where}, {table}"
 
 
 def unique_owner(name: str | None) -> str:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from os import getpid
 from platform import node
-from typing import Final
 
 from aftercommit.assembly import Assembly
 from aftercommit.config import OutboxConfig
@@ -17,10 +16,12 @@ from aftercommit.delivery.worker import HotPathway
 from aftercommit.errors import InvalidOption, StoreUnavailable
 from aftercommit.events.claims import Backlog
 from aftercommit.events.log import Log
+from aftercommit.events.measures import BLOCKED_AT_MOST
 from aftercommit.events.order import BlockedKey, Cluster, Instance
 from aftercommit.events.outcome import Ok, Raised
 from aftercommit.handlers.routing import Router
 from aftercommit.health import NOT_STARTED, Checkup, Health, Question
+from aftercommit.ordering.collector import Collector
 from aftercommit.ordering.fleet import Fleet, cluster_of
 from aftercommit.ordering.keys import LookByKey, OrderedHotPath
 from aftercommit.polling.due import Look, LookByTime
@@ -32,8 +33,6 @@ from aftercommit.service import Countdown, Service
 from aftercommit.writing.writer import OutboxWriter
 
 log = Log("aftercommit.engine")
-
-_BLOCKED_AT_MOST: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +98,8 @@ class Engine(Assembly):
         self.purge = Purge(runtime, store.records, config)
         self.checkup = Checkup(self, runtime, store, self.poller, config)
         self._statistics = Question(runtime, "aftercommit-stats", self._stats)
+        #: Only for an exporter. What it cannot find out says nothing of the health of the others.
+        self.collector = Collector(runtime, store, meter, config, owner=owner) if meter.exports else None
 
     def _company(self) -> tuple[Announcer | None, Fleet | None, WakeupListener | None]:
         """Who tells the other instances, who shares the keys with them, and who hears them, where the store can."""
@@ -110,7 +111,15 @@ class Engine(Assembly):
         if self._config.ordered and membership is not None:
             me = Instance(self.owner, node(), getpid())
             fleet = Fleet(
-                self.runtime, membership, me, self.ownership, self.dispatcher, self.agenda, announcer, self._config
+                self.runtime,
+                membership,
+                me,
+                self.ownership,
+                self.dispatcher,
+                self.agenda,
+                announcer,
+                self.meter,
+                self._config,
             )
         if wakeups is None:
             return None, fleet, None
@@ -149,6 +158,9 @@ class Engine(Assembly):
         for service in self._optional_services():
             service.start()
         self.has_started = self.is_started  # unless it was closed meanwhile
+        if self.collector is not None:
+            self.collector.start()
+            self.collector.call()
 
     async def _join(self) -> None:
         """Become one of the fleet. A process that delivers nothing owns nothing, and only tells the others."""
@@ -192,6 +204,8 @@ class Engine(Assembly):
         self.is_started = self.has_started = False
         self.hot_path.is_active = self.hot_path.is_open = False
         time = Countdown(self.runtime)
+        if self.collector is not None:
+            await self.collector.stop(time.left())
         await self.purge.stop(time.left())
         await self.poller.stop(time.left())
         await self.stop_delivering(self._config.drain_timeout)
@@ -235,7 +249,7 @@ class Engine(Assembly):
     async def _blocked(self) -> list[BlockedKey]:
         if not self._config.ordered or not rule_of(self._config).blocks:
             return []
-        return await self._store.records.blocked(_BLOCKED_AT_MOST)
+        return await self._store.records.blocked(BLOCKED_AT_MOST)
 
     async def cluster(self) -> Cluster:
         await self._store.open()

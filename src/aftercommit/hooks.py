@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 from aftercommit.events.durations import Duration
 from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.measures import Delivered, TableState
 from aftercommit.events.queued import QueuedEvent
 
 
@@ -156,6 +157,8 @@ class MetricsExporter:
 
     def increment_lease_lost(self) -> None: ...
 
+    def increment_instances_lost(self) -> None: ...
+
     def record_queue_depths(self, hot_depth: int, cold_depth: int) -> None: ...
 
     def record_oldest_lag_ms(self, lag_ms: int) -> None: ...
@@ -163,6 +166,32 @@ class MetricsExporter:
     def record_dispatch_latency_ms(self, latency_ms: float) -> None: ...
 
     def record_listener_duration_ms(self, duration_ms: float) -> None: ...
+
+    # ------------------------------------------------------------ with more to tell apart
+
+    def for_store(self, store: str) -> MetricsExporter:
+        """The exporter for one table, which `store` names, without a login. Asked at each start. By default all tables
+        share one."""
+        return self
+
+    def written(self, event_type: str, count: int) -> None:
+        """So many events were committed; where a commit cannot be observed, written."""
+
+    def delivered(self, delivered: Delivered) -> None:
+        """An event has been at a handler; whether its outcome reaches the table is what the counters above tell."""
+
+    def lease_lost(self, event_type: str, handler_id: str) -> None:
+        """An outcome came too late: the row had been taken over. `*` stands for a row that serves all handlers."""
+
+    def heartbeat(self) -> None:
+        """The loops of this process turn and its store answers; told every 15 seconds."""
+
+    def collected(self, table: TableState | None) -> None:
+        """The table as a whole, every 15 seconds, in one process of those that export. None: another process has it
+        from now on, or nobody; what was told before is no longer true."""
+
+    def closed(self) -> None:
+        """This process watches the table no more: there will be no heartbeat."""
 
 
 MetricsExporter.NOOP = MetricsExporter()

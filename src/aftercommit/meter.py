@@ -19,7 +19,8 @@ QUIET = 10.0
 class Meter:
     """Counters of one outbox. Safe from any thread."""
 
-    def __init__(self, runtime: Runtime, exporter: MetricsExporter) -> None:
+    def __init__(self, runtime: Runtime, exporter: MetricsExporter, store: str = "") -> None:
+        """`store` names the table that is counted for, where one exporter serves several."""
         self._runtime = runtime
         self._exporter = exporter
         # The default exporter does nothing, so nothing is called for it.
@@ -27,6 +28,8 @@ class Meter:
         self._lock = runtime.lock()
         self._counts: Counter[str] = Counter()
         self._last_said: dict[str, float] = {}
+        if self.exports and hasattr(exporter, "for_store"):  # which one that only has the methods need not have
+            self._export(lambda: setattr(self, "_exporter", exporter.for_store(store)))
 
     def count(self, name: str, times: int = 1) -> None:
         """Raise a counter; the exporter has a method `increment_<name>`."""
@@ -42,7 +45,17 @@ class Meter:
         if self.exports:
             self._export(getattr(self._exporter, f"record_{name}", None), *values)
 
-    def _export(self, method: Callable[..., None] | None, *values: float) -> None:
+    def lost(self, event_type: str, handler_id: str) -> None:
+        """A lease was lost."""
+        self.count("lease_lost")
+        self.tell("lease_lost", event_type, handler_id)
+
+    def tell(self, name: str, *values: object) -> None:
+        """Pass on what only exporters have a use for; the exporter has a method of that name."""
+        if self.exports:
+            self._export(getattr(self._exporter, name, None), *values)
+
+    def _export(self, method: Callable[..., object] | None, *values: object) -> None:
         if method is None:
             return
         try:

@@ -22,6 +22,7 @@ COUNTERS = (
     "dispatch_dead",
     "dispatch_deferred",
     "lease_lost",
+    "instances_lost",
 )
 
 GAUGES: dict[str, tuple[float, ...]] = {

@@ -11,7 +11,7 @@ from aftercommit.delivery.ownership import Change, Ownership
 from aftercommit.events.order import Instance, OrderKey
 from aftercommit.ordering.fleet import Fleet
 from aftercommit.stores.detect import open_store
-from tests.delivery.faulty import FaultyStore, colour_of, new_runtime, plain_config
+from tests.delivery.faulty import FaultyStore, colour_of, meter_of, new_runtime, plain_config
 from tests.support import Collector, World
 
 ALL = frozenset(range(256))
@@ -76,9 +76,9 @@ class Node:
         rooms: Any = Rooms(self.told)
         config = plain_config(ordered=True, **{**intervals, **options})
         instance = Instance(id, "here", 1)
-        self.fleet = Watched(
-            self.runtime, self.membership, instance, self.ownership, rooms, rooms, rooms, config, told=self.tell
-        )
+        self.meter = meter_of(self.runtime)
+        about = self.ownership, rooms, rooms, rooms, self.meter, config
+        self.fleet = Watched(self.runtime, self.membership, instance, *about, told=self.tell)
 
     def tell(self, change: Change) -> None:
         if change.lost:

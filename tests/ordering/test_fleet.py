@@ -155,6 +155,7 @@ def test_the_dead_are_removed_and_inherited(world: World, caplog: pytest.LogCapt
         world.change("UPDATE outbox_instance SET heartbeat_at = 1")
         await bob.fleet.coordinator.work()
         assert [row[0] for row in world.rows("SELECT id FROM outbox_instance")] == ["bob"]
+        assert bob.meter.counts()["instances_lost"] == 1
         assert bob.told[-1] == ("change",)
         assert bob.owned == frozenset(), "it has been silent itself"
         await bob.fleet.heart.work()

@@ -106,6 +106,10 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
         ("fleet_give_all", "WHERE owner = :id", "WHERE :id = :id"),
         ("fleet_leave", "WHERE id = :id", "WHERE id = :id AND 0"),
     ],
+    "test_a_duty_is_had_by_who_wrote_over_what_stood_there": [
+        ("duty_take", "AND value = :over", "AND :over = :over"),
+        ("duty_take", "WHERE name = :duty", "WHERE name LIKE 'duty %' AND :duty = :duty"),
+    ],
     "test_what_is_free_can_be_taken": [
         ("fleet_take", "expires_at = {now} + :lasts", "expires_at = :lasts"),
         ("fleet_partitions", "expires_at - {now}", "expires_at"),

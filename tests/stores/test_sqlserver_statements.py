@@ -78,6 +78,9 @@ KINDS = {
     "fleet_silent": [exp.Declare, exp.Select],
     "fleet_bury": [exp.Declare, exp.Delete],
     "fleet_lags": [exp.Select],
+    "duty": [exp.Select],
+    "duty_take": [exp.Update],
+    "duty_found": [exp.Declare, exp.Insert],
 }
 
 SIDES = ("schema", "instance", "partition", "failure", "pause")
@@ -104,6 +107,7 @@ HINTS = {
     "count_dead": [READING],
     "backlog": [READING, READING],
     "count_done": [READING],
+    "duty_found": [("UPDLOCK", "HOLDLOCK")],
     "pending": [READING],
     "heads": [(*READING, "INDEX")] * 3,
     "run_candidates": [("READUNCOMMITTED", "INDEX")] * 2,
@@ -279,7 +283,7 @@ def test_a_replay_returns_positions(loaded: Statements) -> None:
 @pytest.mark.parametrize("name", [name for name, kinds in KINDS.items() if exp.Update in kinds and name != "claim"])
 def test_only_what_is_asked_for_returns_rows(name: str, loaded: Statements) -> None:
     counted = {"mark_suspect", "replay", "discard", "set_setting", "claim_mark", "pass_over"}
-    counted |= {name for name in KINDS if name.startswith("fleet_")}
+    counted |= {name for name in KINDS if name.startswith(("fleet_", "duty_"))}
     assert (last(loaded[name]).args.get("returning") is None) == (name in counted)
 
 

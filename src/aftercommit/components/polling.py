@@ -7,7 +7,7 @@ from datetime import timedelta
 from inspect import isawaitable, iscoroutine
 from typing import Any, Final, TypedDict, Unpack
 
-from aftercommit.assembly import Assembly, unique_owner
+from aftercommit.assembly import Assembly, name_of, unique_owner
 from aftercommit.components.desk import Desk, Part, config_of, desk_of
 from aftercommit.components.dispatching import DispatcherPollerHandler, Dispatching, Line
 from aftercommit.config import OutboxConfig
@@ -147,7 +147,9 @@ class Rounds:
         self._drain_timeout = config.drain_timeout
         runtime, agenda, settler = assembly.runtime, assembly.agenda, assembly.settler
         owner = assembly.owner if config.owner_id is None else unique_owner(config.owner_id)
-        meter = assembly.meter if config.metrics is MetricsExporter.NOOP else Meter(runtime, config.metrics)
+        meter = assembly.meter
+        if config.metrics is not MetricsExporter.NOOP:
+            meter = Meter(runtime, config.metrics, name_of(store, config))
         wakeups = store.wakeups if config.wakeups else None
         self._listener: WakeupListener | None = None
         if wakeups is not None:

@@ -164,7 +164,7 @@ class Writing(Part):
         runtime = self._runtime() if line is None else line.runtime
         if line is None:
             hook = None if self._dispatcher is not None else self._hook
-            room = Room(runtime, self._store, Meter(runtime, self._metrics), hook=hook)
+            room = Room(runtime, self._store, Meter(runtime, self._metrics, self._store.where), hook=hook)
         else:
             room = Room(runtime, self._store, line.meter, hot_path=line.hot_path, rows_of=line.router.rows_of)
         self._made = runtime, line, room

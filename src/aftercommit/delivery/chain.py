@@ -25,10 +25,13 @@ from aftercommit.errors import HandlerTimeout, UndecodablePayload, UnroutableEve
 from aftercommit.events.claims import Claimed, RowKey
 from aftercommit.events.context import StoredError
 from aftercommit.events.log import Log
+from aftercommit.events.measures import ANY_HANDLER, DeliveryResult, delivered, result_of
 from aftercommit.events.names import route_name
 from aftercommit.events.outcome import (
     DONE,
+    FELL_BACK,
     NOTHING,
+    Dead,
     Defer,
     Discard,
     Outcome,
@@ -54,6 +57,9 @@ LATER: Final = timedelta(seconds=1)
 #: Enough rows that nobody here can handle to see that something is wrong; the rest is not counted.
 _COUNTED_AT_MOST: Final = 1000
 
+#: All steps of one event at one handler.
+Run: TypeAlias = "Callable[[Claimed, Route], Coroutine[Any, Any, Outcome]]"
+
 #: Who talks to a destination, and the name that is declared for this event's, if any.
 Caller: TypeAlias = tuple[str, str | None]
 
@@ -63,7 +69,8 @@ class Delivery:
 
     def __init__(self, runtime: Runtime, router: Router, meter: Meter, config: OutboxConfig) -> None:
         self.router = router
-        self._meter = meter
+        self._meter, self._clock = meter, runtime.clock
+        self._lock_timeout = config.lock_timeout
         self._grace = config.unroutable_grace
         self.max_abandoned = config.max_abandoned
         self._lock = runtime.lock()
@@ -95,7 +102,9 @@ class Delivery:
     async def _deliver(self, claimed: Claimed) -> Outcome:
         try:
             routes = self.router.routes_of_row(claimed.event, claimed.lease.key.handler_id)
-            run = self.chain.lost if claimed.abandoned >= self.max_abandoned else self.chain.run
+            run: Run = self.chain.lost if claimed.abandoned >= self.max_abandoned else self.chain.run
+            if self._meter.exports:
+                run = partial(self._measured, run)
             if len(routes) > 1 or claimed.done_handlers:
                 return await self._run_all(claimed, routes, run)
             return await run(claimed, routes[0])
@@ -106,14 +115,25 @@ class Delivery:
             # that is no text). Given back uncounted, it would come again for ever.
             outcome = self.chain.judge(claimed, None, Raised(error))
             log_failure(claimed, None, error, outcome)
+            self._tell(claimed, "", result_of(outcome))
             return outcome
 
-    async def _run_all(
-        self,
-        claimed: Claimed,
-        routes: Sequence[Route],
-        run: Callable[[Claimed, Route], Coroutine[Any, Any, Outcome]],
-    ) -> Outcome:
+    async def _measured(self, run: Run, claimed: Claimed, route: Route) -> Outcome:
+        """For an exporter: how it ended at this handler, and how long it took."""
+        began = self._clock()
+        outcome = await run(claimed, route)
+        self._tell(claimed, route.id, result_of(outcome), began)
+        return outcome
+
+    def _tell(self, claimed: Claimed, handler_id: str, result: DeliveryResult, began: float | None = None) -> None:
+        if not self._meter.exports:
+            return
+        now, handler = self._clock(), handler_id or claimed.lease.key.handler_id or ANY_HANDLER
+        began = now if began is None else began
+        told = delivered(claimed, handler, result, began=began, now=now, lock_timeout=self._lock_timeout)
+        self._meter.tell("delivered", told)
+
+    async def _run_all(self, claimed: Claimed, routes: Sequence[Route], run: Run) -> Outcome:
         """One row for several handlers. None keeps the others from running, and none that has succeeded runs again."""
         done = self.router.current(claimed.done_handlers)
         waiting = still_to_run([route.id for route in routes], done)
@@ -131,6 +151,7 @@ class Delivery:
     def _unknown(self, claimed: Claimed, error: UnroutableEvent) -> Outcome:
         """Nobody in this process can handle it. The first of its kind is said aloud, and all are counted."""
         outcome = decide_unroutable(age=claimed.age, grace=self._grace, again=LATER, error=error)
+        self._tell(claimed, "", "dead" if isinstance(outcome, Dead) else "unroutable")
         if isinstance(outcome, Defer):
             event, key = claimed.event, claimed.lease.key
             name = key.handler_id or route_name(event.aggregate_type, event.event_type)
@@ -277,7 +298,7 @@ class Chain:
         result = await self._attempt.fall_back(claimed, route, fallback, failure, limiter)
         if not isinstance(result, Raised):
             log.info("the fallback of %s took over %r", route.id, claimed.event)
-            return DONE
+            return FELL_BACK
         if result.interrupted:
             return Release(was_started=True)
         log.warning("the fallback of %s failed for %r: %s", route.id, claimed.event, traceback_text(result.error))

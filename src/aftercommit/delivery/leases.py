@@ -11,6 +11,7 @@ import msgspec
 
 from aftercommit.events.claims import Claimed, Lease, RowKey, Undecodable, deadline_of
 from aftercommit.events.log import Log
+from aftercommit.events.measures import ANY_HANDLER
 from aftercommit.events.order import OrderKey
 from aftercommit.ports import EventStore, Runtime
 from aftercommit.service import Repeating
@@ -46,6 +47,12 @@ class Holding(msgspec.Struct, eq=False, gc=False):
     def abandoned(self) -> int:
         """Deliveries that began as a suspect and never reported."""
         return self.claimed.abandoned if self.claimed else 0
+
+    @property
+    def told(self) -> tuple[str, str]:
+        """The event type and the handler, for exporters."""
+        kind = self.claimed.event.event_type if self.claimed else "undecodable"
+        return kind, self.lease.key.handler_id or ANY_HANDLER
 
     def __str__(self) -> str:
         key = self.lease.key

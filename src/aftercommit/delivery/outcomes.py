@@ -10,6 +10,7 @@ from aftercommit.config import OutboxConfig
 from aftercommit.errors import UndecodablePayload, UndecodableRow, UnroutableEvent
 from aftercommit.events.order import KeyRule
 from aftercommit.events.outcome import (
+    DISCARDED,
     DONE,
     GAVE_UP,
     Dead,
@@ -43,7 +44,7 @@ def decide(result: Result, *, attempts: int, policy: RetryPolicy, max_attempts: 
         case Raised(interrupted=True):
             return Release(was_started=True)
         case Raised(Discard()):
-            return DONE
+            return DISCARDED
         case Raised(error):
             return _after_failure(error, attempts + 1, policy, max_attempts)
 

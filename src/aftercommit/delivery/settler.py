@@ -278,7 +278,7 @@ class Settler(Service):
                 if not isinstance(entry.outcome, Dead):  # most likely written by the try that was not answered
                     self._announce(entry)
             else:
-                counts["lease_lost"] += 1
+                self._meter.lost(*entry.holding.told)
                 self._lose(entry)
         if free:
             self._agenda.freed(free)

@@ -189,7 +189,7 @@ class OutboxDispatcher:
         lease = holding.lease
         if not await self._store.mark_suspect(lease):
             self._settler.let_go(holding, lease.epoch)
-            self._meter.count("lease_lost")
+            self._meter.lost(*holding.told)
             return False
         key, is_late = holding.order_key, self._runtime.clock() >= holding.lease.deadline
         if self._is_giving_up or is_late or (key is not None and not self._ownership.has(key)):

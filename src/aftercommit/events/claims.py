@@ -54,6 +54,11 @@ def deadline_of(now: float, lock_timeout: timedelta) -> float:
     return now + lock_timeout.total_seconds() * USABLE
 
 
+def asked_at(lease: Lease, lock_timeout: timedelta) -> float:
+    """When a lease was asked for that was never renewed, on its holder's clock: right before the INSERT or claim."""
+    return lease.deadline - lock_timeout.total_seconds() * USABLE
+
+
 class Claimed(msgspec.Struct, frozen=True, gc=False):
     """An event with the lease under which it may be delivered."""
 

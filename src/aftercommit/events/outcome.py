@@ -75,8 +75,11 @@ class Unavailable(OutboxError, code="AC063"):
         return type(self), (self.destination, self.retry_in), self.__dict__
 
 
-#: There is one way to be done.
+#: There is one way to be done for the table. Who counts tells three apart: it was handled, the handler discarded it, or
+#: the fallback took it over.
 DONE = Done()
+DISCARDED: Final = Done()
+FELL_BACK: Final = Done()
 
 
 @dataclass(frozen=True, slots=True)

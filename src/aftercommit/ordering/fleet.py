@@ -14,8 +14,9 @@ from aftercommit.delivery.wakeups import Announcer
 from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.events.claims import PARTITION_COUNT, deadline_of
 from aftercommit.events.log import Log
-from aftercommit.events.order import Cluster, ClusterMember, FleetView, Holder, Instance
+from aftercommit.events.order import Cluster, ClusterMember, ClusterStats, FleetView, Holder, Instance
 from aftercommit.events.redact import error_text
+from aftercommit.meter import Meter
 from aftercommit.ports import Membership, Runtime
 from aftercommit.service import ENDS_WITHIN, Countdown, Repeating, Service
 
@@ -38,6 +39,7 @@ class Fleet:
         dispatcher: OutboxDispatcher,
         agenda: Agenda,
         announcer: Announcer | None,
+        meter: Meter,
         config: OutboxConfig,
     ) -> None:
         """What is lost leaves the `dispatcher`, what is gained goes on the `agenda`; the `announcer` tells others."""
@@ -49,6 +51,7 @@ class Fleet:
         self._dispatcher = dispatcher
         self._agenda = agenda
         self._announcer = announcer
+        self.meter = meter
         self.heart = Heart(self, config.heartbeat_interval)
         self.coordinator = Coordinator(self, config.rebalance_interval)
 
@@ -177,6 +180,7 @@ class Coordinator(Repeating):
             return
         if buried := await fleet.membership.bury(fleet.stale_timeout, but=fleet.instance.id):
             log.warning("silent for more than %s and given up: %s", fleet.stale_timeout, ", ".join(buried))
+            fleet.meter.count("instances_lost", len(buried))
             fleet.tell()
 
     async def _give(self, partitions: dict[int, int]) -> None:
@@ -279,6 +283,12 @@ async def cluster_of(membership: Membership, *, me: str | None, stale_timeout: t
     )
     owned = {number for member in members for number in member.partitions}
     return Cluster(members, tuple(number for number in range(PARTITION_COUNT) if number not in owned), lags)
+
+
+def cluster_stats_of(view: FleetView, *, stale_timeout: timedelta) -> ClusterStats:
+    """How the partitions are spread over the living instances."""
+    alive = living(view, stale_timeout)
+    return ClusterStats(PARTITION_COUNT, {id: len(_partitions_of(id, view)) for id in alive})
 
 
 def _partitions_of(id: str, view: FleetView) -> tuple[int, ...]:

@@ -239,6 +239,10 @@ class Membership(Protocol):
     async def lags(self) -> dict[int, timedelta]:
         """The age of the oldest unfinished event of each partition that has one."""
 
+    async def hold(self, duty: str, mine: str, *, over: str) -> str:
+        """Write `mine` under the name of a duty if `over` stands there ('': nothing has, or it was given up); what
+        stands there afterwards. Of several who write over the same only one finds its own. At most 200 characters."""
+
 
 class WakeupsUnavailable(Exception):
     """No messages can be received here, and why. It stays so; what they would have saved is done by looking."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 from aftercommit.events.order import Holder, Instance, Member
 from aftercommit.events.outcome import DONE
@@ -46,6 +48,11 @@ async def member(membership: Membership) -> Member:
 async def owners(membership: Membership) -> dict[int, str]:
     view = await membership.view()
     return {each.partition: each.owner for each in view.partitions if each.owner is not None}
+
+
+def new_duty() -> str:
+    """A name that no test before has used: duties outlive the events."""
+    return f"test {uuid4().hex[:8]}"
 
 
 class FleetContract(StoreHooks):
@@ -265,3 +272,39 @@ class FleetContract(StoreHooks):
         assert 50 <= (await membership_of(store).lags())[7].total_seconds() < 100
         assert await settle(store, (await take_one(store)).lease, DONE)
         assert await membership_of(store).lags() == {}
+
+    # ------------------------------------------------------------ duties
+
+    @played
+    async def test_a_duty_is_had_by_who_wrote_over_what_stood_there(self) -> None:
+        """Who saw something else changes nothing, and hears who has it."""
+        fleet, duty, other = await self.membership(), new_duty(), new_duty()
+        assert await fleet.hold(duty, "alice 1", over="") == "alice 1"
+        assert await fleet.hold(duty, "bob 1", over="") == "alice 1"
+        assert await fleet.hold(duty, "bob 2", over="alice 0") == "alice 1"
+        assert await fleet.hold(duty, "alice 2", over="alice 1") == "alice 2"
+        assert await fleet.hold(other, "alice 2", over="") == "alice 2"
+        assert await fleet.hold(duty, "bob 3", over="alice 2") == "bob 3"
+        assert await fleet.hold(other, "bob 4", over="bob 3") == "alice 2", "duties are apart"
+
+    @played
+    async def test_a_duty_that_was_given_up_is_free(self) -> None:
+        fleet, duty = await self.membership(), new_duty()
+        await fleet.hold(duty, "alice 1", over="")
+        assert await fleet.hold(duty, "", over="alice 1") == ""
+        assert await fleet.hold(duty, "bob 1", over="") == "bob 1"
+
+    @played
+    async def test_of_many_who_want_a_duty_at_once_one_has_it(self) -> None:
+        fleet, duty, found = await self.membership(), new_duty(), set[str]()
+
+        def wanting(name: str) -> Callable[[], Coroutine[Any, Any, None]]:
+            async def want() -> None:
+                found.add(await fleet.hold(duty, name, over=""))
+
+            return want
+
+        names = [f"instance {number}" for number in range(4)]
+        await together((await self.opened()).colour, *map(wanting, names))
+        assert len(found) == 1
+        assert found < set(names)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from inspect import isawaitable, iscoroutine
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -18,6 +19,7 @@ from aftercommit.events.redact import error_text
 from aftercommit.hooks import WriterHook, at_work
 from aftercommit.meter import Meter
 from aftercommit.ports import EventStore, Runtime, TxContext
+from aftercommit.writing.borders import HotPath, TakesRows
 
 log = Log("aftercommit.writer")
 
@@ -25,44 +27,6 @@ _NO_TIME: Final = timedelta(0)
 
 #: One row, which serves all handlers.
 _FOR_ALL: Final = ("",)
-
-
-class HotPath(Protocol):
-    """What a writer needs of the delivering side."""
-
-    owner: str
-    lock_timeout: timedelta
-    #: Whether this process delivers at all now.
-    is_active: bool
-
-    def reserve(self, events: Sequence[EventEnvelope], *, with_firsts: bool = True) -> list[bool]:
-        """For each event, which somebody in this process receives, whether a hot slot waits for it. `with_firsts`: also
-        for what may be leased only as the first of its key, where somebody finds that out."""
-
-    def fill(self, claimed: Sequence[Claimed]) -> None: ...
-
-    def cancel(self, count: int) -> None: ...
-
-    def expect(self, events: Sequence[EventEnvelope]) -> None:
-        """These were born leased as the first of their keys: what follows them waits, also before their commit."""
-
-    def not_expected(self, events: Sequence[EventEnvelope]) -> None:
-        """They have come, or never will."""
-
-    def give_back(self, claimed: Sequence[Claimed]) -> None:
-        """These were committed, and nobody knows whether they were born leased: they are free for anybody now."""
-
-    def left_in_table(self, events: Sequence[EventEnvelope]) -> None:
-        """These were committed free: somebody should look into the table."""
-
-    def unseen(self, events: Sequence[EventEnvelope]) -> None:
-        """These were written and nobody will announce their commit."""
-
-
-class TakesRows(TxContext, Protocol):
-    """A transaction that inserts rows by itself, by its own means and in its own time."""
-
-    def add(self, rows: Sequence[NewEvent]) -> None: ...
 
 
 class OutboxWriter:
@@ -162,16 +126,19 @@ class OutboxWriter:
             for handler_id in receivers or _FOR_ALL:
                 is_hot = len(receivers) > 0 and next(slots, False)
                 rows.append(NewEvent(event, partition, owner if is_hot else None, lock_timeout, handler_id))
-        return Written(rows, deadline, path, self._hook)
+        return Written(rows, deadline, path, self._hook, self._meter if self._meter.exports else None)
 
     def _follow(self, written: Written, context: TxContext) -> None:
         """Let the batch hear of the end of its transaction, when anybody would listen."""
         is_active = self._hot_path is not None and self._hot_path.is_active
         if context.observes_commit:
-            if is_active or self._hook is not None:
+            if is_active or self._hook is not None or self._meter.exports:
                 context.wrote(written)
-        elif is_active and self._hot_path is not None:
+            return
+        if is_active and self._hot_path is not None:
             self._hot_path.unseen(_events_of(written.rows))
+        if self._meter.exports:
+            tell_written(self._meter, written.rows)
 
     async def _find_out(self, written: Written, context: TxContext) -> None:
         """Cancelled in the INSERT, which may yet have happened: what is there shares the transaction's fate."""
@@ -195,6 +162,8 @@ class Written:
     deadline: float
     _hot_path: HotPath | None
     _hook: WriterHook | None
+    #: Counts what is committed; None where nobody wants to know.
+    _meter: Meter | None = None
     #: Rows that were born leased as the first of their keys, and those of which nobody knows whether they were.
     _firsts: dict[RowKey, EventEnvelope] = field(default_factory=dict)
     _doubtful: list[NewEvent] = field(default_factory=list)
@@ -250,6 +219,8 @@ class Written:
                     path.left_in_table([row.event for row in self.rows if row.owner is None])
         except Exception as error:
             log.error("committed events are left to the poller: %s", error_text(error))
+        if self._meter is not None:
+            tell_written(self._meter, self.rows)
         if self._hook is not None:
             _guarded(self._hook, "after_commit", _events_of(self.rows))
 
@@ -286,6 +257,12 @@ def _is_first(row: NewEvent) -> bool:
 def _events_of(rows: Sequence[NewEvent]) -> list[EventEnvelope]:
     """The events of rows, each once."""
     return list({row.event.event_id: row.event for row in rows}.values())
+
+
+def tell_written(meter: Meter, rows: Sequence[NewEvent]) -> None:
+    """Events by their types, each once, however many handlers have a row of it."""
+    for event_type, count in Counter(event.event_type for event in _events_of(rows)).items():
+        meter.tell("written", event_type, count)
 
 
 def _guarded(hook: WriterHook, phase: str, events: Sequence[EventEnvelope]) -> None:

@@ -58,6 +58,10 @@ class RedisMembership:
     async def bury(self, silent_for: timedelta, *, but: str) -> list[str]:
         return [each.decode() for each in await self._server.run("fleet_bury", to_micros(silent_for), but)]
 
+    async def hold(self, duty: str, mine: str, *, over: str) -> str:
+        held: bytes = await self._server.run("duty", duty, mine, over)
+        return held.decode()
+
     async def lags(self) -> dict[int, timedelta]:
         """By the first row of each key, which is the oldest of it."""
         oldest: dict[int, int] = {}

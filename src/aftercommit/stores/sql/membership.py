@@ -92,6 +92,16 @@ class SqlMembership:
         rows = await self._transact(lambda tx: self._rows(tx, "fleet_lags"), writes=False)
         return {number: timedelta(microseconds=max(0, age)) for number, age in rows}
 
+    async def hold(self, duty: str, mine: str, *, over: str) -> str:
+        fact = f"duty {duty}"
+
+        async def work(tx: Tx) -> str:
+            if not await self._change(tx, "duty_take", duty=fact, mine=mine, over=over) and not over:
+                await self._change(tx, "duty_found", duty=fact, mine=mine)
+            return str((await self._rows(tx, "duty", duty=fact))[0][0])
+
+        return await self._transact(work)
+
     async def _owned(self, tx: Tx, instance_id: str) -> dict[int, int]:
         return dict(await self._rows(tx, "fleet_owned", id=instance_id))
 

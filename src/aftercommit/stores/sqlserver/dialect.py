@@ -65,7 +65,7 @@ DIALECT: Final = Dialect(
         "handler_id": "nvarchar(510)",
         "aggregate_type": "nvarchar(128)",
         "status": "smallint",
-        "name": "nvarchar(64)",
+        **dict.fromkeys(("name", "duty"), "nvarchar(64)"),
         "value": "nvarchar(255)",
     },
     times=TIMES,

@@ -1,0 +1,2 @@
+-- Have a duty that nobody ever had.
+INSERT IGNORE INTO {schema_table} (name, value) VALUES (:duty, :mine)
