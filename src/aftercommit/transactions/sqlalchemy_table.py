@@ -7,6 +7,7 @@ from typing import Any
 from weakref import WeakSet
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.mssql import DATETIME2
 from sqlalchemy.dialects.mysql import DATETIME
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -53,11 +54,18 @@ class Rows:
         return Batch(self.table, {RowKey(row.event.event_id, row.handler_id): row.event for row in rows})
 
     def columns_of(self, row: NewEvent) -> dict[str, Any]:
-        """The parameters of the store's INSERT as columns. A time that was given as it is becomes an expression."""
+        """The parameters of the store's INSERT as columns. A time that was given as it is becomes an expression; on SQL
+        Server every time does: a row with an expression has a statement of its own, and there the rows of one
+        statement get their positions in an order that nobody promises."""
         values: dict[str, Any] = self._described.values_of(row)
         scheduled, delay, owner = values.pop("available_at"), values.pop("delay"), values.pop("owner")
         values["created_at"] = 0
-        values["available_at"] = delay if scheduled is None else sa.literal(scheduled, _instant_type(self._family))
+        if scheduled is not None:
+            values["available_at"] = sa.literal(scheduled, _instant_type(self._family))
+        elif self._family == "mssql":
+            values["available_at"] = sa.literal(delay, self.table.c.available_at.type)
+        else:
+            values["available_at"] = delay
         values["locked_by"] = owner
         values["locked_at"] = None if owner is None else 0
         values["lease_until"] = values.pop("lock_timeout")
@@ -213,12 +221,14 @@ def _event_table(described: SqlTable, database: str) -> sa.Table:
     names = described.names
     position = [sa.Column("position", sa.BigInteger, primary_key=True)] if database == "mysql" else []
     keys = () if position else ("event_id", "handler_id")
+    # SQL Server has text of a code page and text of Unicode; others have one kind.
+    text, long_text = (sa.Unicode(), sa.UnicodeText()) if database == "mssql" else (sa.String(), sa.Text())
     types: dict[Kind, TypeEngine[Any]] = {
         Kind.SMALL: sa.SmallInteger(),
         Kind.NUMBER: sa.Integer(),
-        Kind.NAME: sa.String(),
-        Kind.LABEL: sa.String(),
-        Kind.TEXT: sa.Text(),
+        Kind.NAME: text,
+        Kind.LABEL: text,
+        Kind.TEXT: long_text,
         Kind.BYTES: AsHex() if database == "mysql" else sa.LargeBinary(),
         Kind.INSTANT: _instant_type(database),
     }
@@ -236,9 +246,14 @@ def _event_table(described: SqlTable, database: str) -> sa.Table:
 
 def _instant_type(database: str) -> TypeEngine[Any]:
     """A point in time as the store gives it."""
-    if database == "sqlite":
-        return sa.BigInteger()
-    return sa.DateTime(timezone=True) if database == "postgresql" else DATETIME(fsp=6)
+    match database:
+        case "sqlite":
+            return sa.BigInteger()
+        case "postgresql":
+            return sa.DateTime(timezone=True)
+        case "mssql":
+            return DATETIME2(precision=6)  # type: ignore[no-untyped-call]
+    return DATETIME(fsp=6)
 
 
 class FromNow(TypeDecorator[Any]):
@@ -259,7 +274,22 @@ class FromNow(TypeDecorator[Any]):
             return now.op("+")(micros.op("*")(sa.literal_column("interval '1 microsecond'")))
         if self.database == "mysql":
             return sa.func.timestampadd(sa.literal_column("MICROSECOND"), micros, now)
+        if self.database == "mssql":
+            return _later(sa.cast(micros, sa.BigInteger()), now)
         return now.op("+")(micros)
+
+
+def _later(micros: Any, now: Any) -> Any:
+    """For SQL Server, whose DATEADD takes integers of four bytes: days, seconds and microseconds apart."""
+    seconds = micros.op("/")(sa.literal_column("1000000"))
+    parts = {
+        "microsecond": micros.op("%")(sa.literal_column("1000000")),
+        "second": seconds.op("%")(sa.literal_column("86400")),
+        "day": seconds.op("/")(sa.literal_column("86400")),
+    }
+    for part, count in parts.items():
+        now = sa.func.dateadd(sa.literal_column(part), count, now)
+    return now
 
 
 class AsHex(TypeDecorator[Any]):

@@ -71,5 +71,6 @@ DIALECT: Final = Dialect(
     times=TIMES,
     quotes=("[", "]"),
     name_sql="SELECT concat(db_name(), ' at ', @@SERVERNAME)",
+    sqlalchemy=("mssql",),
     isolations=("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SNAPSHOT", "SERIALIZABLE"),
 )
