@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from aftercommit.events.context import current_context as current_context
     from aftercommit.events.envelope import EventEnvelope as EventEnvelope
     from aftercommit.events.envelope import EventStatus as EventStatus
+    from aftercommit.events.findings import Finding as Finding
+    from aftercommit.events.findings import Level as Level
     from aftercommit.events.headers import HeaderCodec as HeaderCodec
     from aftercommit.events.ids import EventId as EventId
     from aftercommit.events.measures import Delivered as Delivered
@@ -149,6 +151,7 @@ _HOMES = {
     "events.codec": ("JsonSerializer", "MsgpackSerializer", "Serializer"),
     "events.context": ("ContextProvider", "EventMetadata", "FailureContext", "StoredError", "current_context"),
     "events.envelope": ("EventEnvelope", "EventStatus"),
+    "events.findings": ("Finding", "Level"),
     "events.headers": ("HeaderCodec",),
     "events.ids": ("EventId",),
     "events.measures": ("Delivered", "TableState"),

@@ -14,6 +14,7 @@ from aftercommit.events.annotations import EventObject
 from aftercommit.events.claims import QueryResult
 from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.findings import Finding
 from aftercommit.events.ids import EventId, EventIds
 from aftercommit.events.order import Cluster
 from aftercommit.health import Health
@@ -224,6 +225,11 @@ class AsyncOutbox(OutboxBase):
         """
         limit = None if timeout is None else seconds_of(timeout, name="timeout")
         return await self._current().stats(limit)
+
+    async def diagnose(self) -> list[Finding]:
+        """What hurts, or will: the schema, the database's settings, leases, rows without a handler, and how to mend each.
+        Changes nothing, and raises nothing when the database is away: that is a finding, too."""
+        return await self._examination().findings()
 
     async def cluster(self) -> Cluster:
         """The fleet: its instances, who owns which partition, and how far each partition is behind. Only instances of

@@ -26,6 +26,7 @@ from aftercommit.handlers.set import HandlerSet
 from aftercommit.health import NOT_STARTED, Health
 from aftercommit.hooks import Listener
 from aftercommit.options import Wiring
+from aftercommit.polling.diagnosis import Examination
 from aftercommit.polling.records import OutboxRecords
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
@@ -281,6 +282,9 @@ class OutboxBase(Wired, HandlerSet, ABC):
 
         is_shared = self.config.ordered and self._store.membership is not None
         return OutboxRecords(self._store.records, self._store.open, cluster, is_shared=is_shared)
+
+    def _examination(self) -> Examination:
+        return Examination(self._store, self._router, self.config)
 
     async def _purge(self, older_than: Duration | None, dead: bool | None) -> int:
         age: timedelta | None = self.config.purge_retention

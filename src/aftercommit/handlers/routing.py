@@ -134,6 +134,21 @@ class Router:
         except Exception:
             return False
 
+    def knows(self, handler_id: str, aggregate_type: str, event_type: str) -> bool:
+        """Whether anybody here receives such rows, as far as names tell: a condition of a handler's own sees an event."""
+        if handler_id and handler_id != LISTENER_ID:
+            return self._roster.named(handler_id) is not None
+        found = self._registry.listener_for(aggregate_type, event_type)
+        if found is not None and not (isinstance(found, Sequence) and not found):
+            return True
+        return not handler_id and bool(self._search(aggregate_type, event_type))
+
+    def nearest(self, handler_id: str, aggregate_type: str, event_type: str) -> str | None:
+        """The name that was probably meant by one that nobody here has."""
+        if handler_id and handler_id != LISTENER_ID:
+            return closest(handler_id, self._roster.names())
+        return closest(route_name(aggregate_type, event_type), self._route_names())
+
     def route(self, handler_id: str, event: EventEnvelope) -> Route | None:
         """The route that a row was written for."""
         if handler_id == LISTENER_ID:
@@ -167,7 +182,7 @@ class Router:
         name = route_name(event.aggregate_type, event.event_type)
         hint = self._hints.get((handler_id, name))
         if hint is None:  # sought once: such a row comes again every second
-            near = closest(handler_id or name, self._roster.names() if handler_id else self._route_names())
+            near = self.nearest(handler_id, event.aggregate_type, event.event_type)
             hint = f"; the closest is {near!r}" if near else ""
             _keep(self._hints, (handler_id, name), hint)
         if not handler_id:

@@ -10,6 +10,7 @@ from aftercommit.ports.runtime import Colour, Monitor, Runtime, Task
 from aftercommit.ports.sql_table import SqlNames, SqlTable
 from aftercommit.ports.store import (
     Capabilities,
+    Diagnosis,
     EventStore,
     Membership,
     Records,
@@ -23,6 +24,7 @@ __all__ = [
     "Callback",
     "Capabilities",
     "Colour",
+    "Diagnosis",
     "EventStore",
     "Membership",
     "Monitor",

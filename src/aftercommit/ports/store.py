@@ -19,6 +19,7 @@ from aftercommit.events.claims import (
     RowKey,
     Settlement,
 )
+from aftercommit.events.findings import Finding, LeaseHolder, Waiting
 from aftercommit.events.order import BlockedKey, FleetView, Heads, HeadsRequest, Instance, KeyClaimRequest, Order
 from aftercommit.ports.runtime import Colour
 from aftercommit.ports.sql_table import SqlTable
@@ -91,6 +92,10 @@ class EventStore(Protocol):
 
     @property
     def records(self) -> Records: ...
+
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        """What `outbox.diagnose()` asks; None where the store has nothing to say of itself."""
 
     @property
     def membership(self) -> Membership | None:
@@ -206,6 +211,24 @@ class Records(Protocol):
 
     async def blocked(self, limit: int) -> list[BlockedKey]:
         """Keys that have a dead event, each with its first one, in order of position."""
+
+
+class Diagnosis(Protocol):
+    """How the database is set up, and what of the table only somebody who looks for trouble wants to know. Nothing here
+    changes anything: not the schema, not even where the outbox makes it on first use."""
+
+    async def findings(self) -> Sequence[Finding]:
+        """What the database itself gives reason to say. Begins with AC100, whether it can be reached, and AC101, whether
+        the schema fits; raises nothing."""
+
+    async def holders(self, over_for: timedelta) -> Sequence[LeaseHolder]:
+        """Who holds leases. `over` counts those that ended longer ago than that."""
+
+    async def waiting(self, limit: int) -> Sequence[Waiting]:
+        """Whom unfinished rows wait for, the most first. May look at a part of them where there are many."""
+
+    async def count_done_before(self, older_than: timedelta, limit: int) -> int:
+        """How many done rows ended longer ago than that, counted no further than `limit`."""
 
 
 # ---------------------------------------------------------------- the fleet

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from aftercommit.stores.mysql.diagnosis import MysqlDiagnosis
 from aftercommit.stores.sql.changes import ByLocking
 from aftercommit.stores.sql.runs import PagedRuns
 from aftercommit.stores.sql.statements import Dialect
@@ -18,6 +19,7 @@ DIALECT: Final = Dialect(
     marker=lambda _: "%s",
     changes=ByLocking,
     runs=PagedRuns,
+    diagnosis=MysqlDiagnosis,
     words={
         # Wider than the columns: MariaDB cuts a text that is too long, and a cut id could be another row's.
         "held": (

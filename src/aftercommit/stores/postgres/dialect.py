@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from aftercommit.events.columns import PARAMETERS, Kind
+from aftercommit.stores.postgres.diagnosis import PostgresDiagnosis
 from aftercommit.stores.sql.changes import ByStatement
 from aftercommit.stores.sql.runs import RunsByStatement
 from aftercommit.stores.sql.statements import Dialect
@@ -61,6 +62,7 @@ PSYCOPG: Final = Dialect(
     marker=lambda _: "%s",
     changes=ByStatement,
     runs=RunsByStatement,
+    diagnosis=PostgresDiagnosis,
     words={
         "held": (
             "unnest(:event_id::text::text[], :handler_id::text::text[], :owner::text::text[], :epoch::text::integer[],"

@@ -66,14 +66,15 @@ class Durability:
             name, *counts, _ = self.commands[0]
             commands.append((name, *([0] * len(counts)), 1))
         info, save, *can = await link.call(*commands)
-        facts = _facts(info)
+        facts = facts_of(info)
         if can and isinstance(can[0], Exception):
             raise InvalidOption(
                 f"durability={self.said!r} is nothing that {where} can do ({can[0]})",
                 fix="WAITAOF needs Redis 7.2; use wait:1, or leave it out",
             )
         self._refuse_what_cannot_be(facts, where)
-        return tuple(_warnings(facts, save, where))
+        said = (what_a_restart_loses(facts, save, where), what_is_dropped(facts, where))
+        return tuple(each for each in said if each is not None)
 
     def _refuse_what_cannot_be(self, facts: dict[str, str], where: str) -> None:
         if len(self.wanted) == 2 and facts.get("aof_enabled") == "0":
@@ -93,7 +94,7 @@ def _unknown(said: str) -> InvalidOption:
     return InvalidOption(f"durability is {said!r}", fix="use wait:1 (replicas), waitaof:1 (disk) or waitaof:1:1 (both)")
 
 
-def _facts(info: Any) -> dict[str, str]:
+def facts_of(info: Any) -> dict[str, str]:
     """What INFO says, if it says anything; a server may forbid it."""
     if not isinstance(info, bytes):
         return {}
@@ -101,19 +102,18 @@ def _facts(info: Any) -> dict[str, str]:
     return {name: value for name, colon, value in lines if colon}
 
 
-def _warnings(facts: dict[str, str], save: Any, where: str) -> list[str]:
-    found = []
-    if facts.get("aof_enabled") == "0":
-        if save in ([b"save", b""], {b"save": b""}):  # as the two protocols say it
-            found.append(
-                f"{where} keeps nothing on disk (appendonly no, no snapshots): a restart of it loses all events"
-            )
-        else:
-            found.append(
-                f"{where} keeps only snapshots (appendonly no): a restart of it loses the events since the last one"
-            )
+def what_a_restart_loses(facts: dict[str, str], save: Any, where: str) -> str | None:
+    """None where every write is kept on disk, or nothing is known of it."""
+    if facts.get("aof_enabled") != "0":
+        return None
+    if save in ([b"save", b""], {b"save": b""}):  # as the two protocols say it
+        return f"{where} keeps nothing on disk (appendonly no, no snapshots): a restart of it loses all events"
+    return f"{where} keeps only snapshots (appendonly no): a restart of it loses the events since the last one"
+
+
+def what_is_dropped(facts: dict[str, str], where: str) -> str | None:
     policy = facts.get("maxmemory_policy", "noeviction")
     # Keys of an outbox have no expiry, so volatile-… drops none of them; and without a limit nothing is ever dropped.
-    if policy.startswith("allkeys") and facts.get("maxmemory") != "0":
-        found.append(f"{where} drops any keys when its memory is full (maxmemory-policy {policy}), events among them")
-    return found
+    if not policy.startswith("allkeys") or facts.get("maxmemory") == "0":
+        return None
+    return f"{where} drops any keys when its memory is full (maxmemory-policy {policy}), events among them"

@@ -53,6 +53,14 @@ class Server:
         self.warnings = await self.durability.look(self.link, self.where, self.explain)
         self.is_ready = True
 
+    async def examined(self) -> str:
+        """The layout of the outbox, which fits. Raises what `open` would where it makes nothing."""
+        facts = await self._facts(makes=False)
+        if not facts:
+            raise missing(self.names.table, self.where)
+        self._check(facts)
+        return facts["layout"]
+
     async def create(self) -> None:
         """Also change the order that is kept to the one that is wanted here."""
         facts = await self._facts(makes=True)

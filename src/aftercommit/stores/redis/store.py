@@ -14,7 +14,8 @@ from aftercommit.errors import InvalidOption, OutboxError, UnsupportedTransactio
 from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
 from aftercommit.events.order import Head, Heads, HeadsRequest, HeadState, KeyClaimRequest, Order
 from aftercommit.events.outcome import Dead, Defer, Done, Outcome, Release, Retry
-from aftercommit.ports import AdoptedTx, Capabilities, Membership, OpenTransaction, Records, Tx, Wakeups
+from aftercommit.ports import AdoptedTx, Capabilities, Diagnosis, Membership, OpenTransaction, Records, Tx, Wakeups
+from aftercommit.stores.redis.diagnosis import RedisDiagnosis
 from aftercommit.stores.redis.durability import Durability
 from aftercommit.stores.redis.faults import explained, is_outage
 from aftercommit.stores.redis.link import Link
@@ -84,6 +85,7 @@ class RedisStore:
         self._channel = names[f"wake:{database}"]
         self._listening: set[RedisWakeups] = set()
         self.records: Records = RedisRecords(self.server)
+        self.diagnosis: Diagnosis | None = RedisDiagnosis(self.server)
         self.membership: Membership | None = RedisMembership(self.server)
 
     def __repr__(self) -> str:

@@ -61,6 +61,12 @@ class Schema:
         await self._check(settings)
         self.is_ready = True
 
+    async def examined(self) -> int:
+        """The version of the tables, which fit. Raises what `ensure` would where it makes nothing."""
+        settings = await self._executor.transact(self._fit_settings, writes=False)
+        await self._check(settings)
+        return _version_of(settings)
+
     async def create(self) -> None:
         """Bring the tables to this release's version, one process at a time, and to the order that is wanted here."""
         await self._upgrade()

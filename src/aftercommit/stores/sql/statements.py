@@ -20,6 +20,7 @@ from aftercommit.stores.sql.rows import HELD_COLUMNS, IN_UTC, HeldRow, Times, as
 
 if TYPE_CHECKING:
     from aftercommit.stores.sql.changes import ByStatement
+    from aftercommit.stores.sql.diagnosis import SqlDiagnosis
     from aftercommit.stores.sql.execution import Executor
     from aftercommit.stores.sql.runs import RunsByStatement
 
@@ -107,6 +108,8 @@ class Dialect:
     #: How it changes rows, and how it looks for keys and takes their runs.
     changes: Callable[[Executor, Statements, Dialect, Statement], ByStatement]
     runs: Callable[[Executor, Statements, Dialect], RunsByStatement]
+    #: How it is examined.
+    diagnosis: Callable[..., SqlDiagnosis]
     #: Its own words. `held` is a group of rows as a table of (event_id, handler_id, owner, epoch, delay, error,
     #: counted, done); `held_keys` has only the first four of them, if there is something to gain from it.
     words: Mapping[str, str]

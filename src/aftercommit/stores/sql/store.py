@@ -12,7 +12,7 @@ from aftercommit.errors import InvalidOption, OutboxError
 from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
 from aftercommit.events.headers import HeaderCodec, headers_by
 from aftercommit.events.order import Heads, HeadsRequest, KeyClaimRequest, Order
-from aftercommit.ports import AdoptedTx, Capabilities, Membership, OpenTransaction, Records, Tx, Wakeups
+from aftercommit.ports import AdoptedTx, Capabilities, Diagnosis, Membership, OpenTransaction, Records, Tx, Wakeups
 from aftercommit.stores.sql.execution import Executor, Fault, explained
 from aftercommit.stores.sql.firsts import Firsts
 from aftercommit.stores.sql.membership import SqlMembership
@@ -97,6 +97,12 @@ class SqlStore:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.where})"
+
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        return self.dialect.diagnosis(
+            self.executor, self._sql, self.names, self._schema, self.where, self._explained
+        )
 
     @property
     def requires_active_transaction(self) -> bool:

@@ -25,7 +25,7 @@ class SqliteExecutor(LinkExecutor):
     def __init__(self, connect: Callable[[], sqlite3.Connection], path: str, colour: Colour = Colour.BLOCKING) -> None:
         super().__init__(*pools_of_blocking(self._link, colour, "aftercommit-sqlite"), colour)
         self._connect = connect
-        self._path = path
+        self.path = path
         self._write_lock = write_lock_of(path)
 
     def _link(self) -> SqliteLink:
@@ -39,7 +39,7 @@ class SqliteExecutor(LinkExecutor):
         return fault_of(error)
 
     def abandon(self) -> None:
-        self._write_lock = write_lock_of(self._path)
+        self._write_lock = write_lock_of(self.path)
         super().abandon()
 
 

@@ -17,6 +17,7 @@ from weakref import finalize
 
 from aftercommit.errors import InvalidOption, SchemaMismatch, UnknownStore
 from aftercommit.ports import Colour, Tx
+from aftercommit.stores.sqlite.diagnosis import SqliteDiagnosis
 from aftercommit.stores.sql.changes import ByLocking
 from aftercommit.stores.sql.rows import IN_MICROS
 from aftercommit.stores.sql.runs import RunsByLocking
@@ -42,6 +43,7 @@ DIALECT: Final = Dialect(
     marker=lambda _: "?",
     changes=ByLocking,
     runs=RunsByLocking,
+    diagnosis=SqliteDiagnosis,
     words={
         # One statement for a whole group: the driver lets go of the interpreter once, not once for each row.
         "held": (

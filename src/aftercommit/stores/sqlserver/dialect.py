@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
+from aftercommit.stores.sql.diagnosis import SqlDiagnosis
 from aftercommit.stores.sql.changes import ByStatement
 from aftercommit.stores.sql.rows import Times
 from aftercommit.stores.sql.runs import ConfirmedRuns
@@ -29,6 +30,7 @@ DIALECT: Final = Dialect(
     marker=lambda _: "?",
     changes=ByStatement,
     runs=ConfirmedRuns,
+    diagnosis=SqlDiagnosis,
     words={
         # A long text arrives as ntext, which OPENJSON refuses. Its columns have the collation of the database, and no
         # collation tells "a" from "a " (they all pass over blanks at the end), so the sizes of the ids go beside them.

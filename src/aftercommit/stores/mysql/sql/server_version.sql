@@ -1,0 +1,2 @@
+-- The release of the server.
+SELECT VERSION()

@@ -1,0 +1,2 @@
+-- The release of the server.
+SELECT current_setting('server_version')

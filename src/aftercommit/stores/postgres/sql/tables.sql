@@ -1,0 +1,6 @@
+-- The tables beside the table of events whose names begin so, wherever the search path found it.
+SELECT relname
+FROM pg_class
+WHERE relkind IN ('r', 'p')
+  AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('{table}'))
+  AND starts_with(relname, :name)

@@ -1,0 +1,7 @@
+-- Whom unfinished rows wait for, the most first.
+SELECT handler_id, aggregate_type, event_type, count(*)
+FROM {table}
+WHERE {unfinished}
+GROUP BY handler_id, aggregate_type, event_type
+ORDER BY count(*) DESC
+LIMIT :limit

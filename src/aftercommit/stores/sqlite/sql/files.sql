@@ -1,0 +1,2 @@
+-- The files that the connection has open.
+PRAGMA database_list

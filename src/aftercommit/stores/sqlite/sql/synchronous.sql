@@ -1,0 +1,2 @@
+-- When a commit waits for the disk: 2, at each.
+PRAGMA synchronous
