@@ -227,8 +227,8 @@ class AsyncOutbox(OutboxBase):
         return await self._current().stats(limit)
 
     async def diagnose(self) -> list[Finding]:
-        """What hurts, or will: the schema, the database's settings, leases, rows without a handler, and how to mend each.
-        Changes nothing, and raises nothing when the database is away: that is a finding, too."""
+        """What hurts, or will: the schema, the database's settings, leases, rows without a handler, and how to mend
+        it. Changes nothing, and raises nothing when the database is away: that is a finding, too."""
         return await self._examination().findings()
 
     async def cluster(self) -> Cluster:

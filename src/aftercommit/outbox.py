@@ -195,8 +195,8 @@ class Outbox(OutboxBase):
         return run(self._current().stats(limit))
 
     def diagnose(self) -> list[Finding]:
-        """What hurts, or will: the schema, the database's settings, leases, rows without a handler, and how to mend each.
-        Changes nothing, and raises nothing when the database is away: that is a finding, too."""
+        """What hurts, or will: the schema, the database's settings, leases, rows without a handler, and how to mend
+        it. Changes nothing, and raises nothing when the database is away: that is a finding, too."""
         return run(self._examination().findings())
 
     def cluster(self) -> Cluster:

@@ -116,7 +116,7 @@ def said(time: timedelta) -> str:
     """A time as people say it, in its two largest units."""
     seconds = max(0.0, time.total_seconds())
     if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
+        return f"{seconds * 1000:.3g} ms"
     if seconds < 60:
         return f"{seconds:.1f} s"
     units = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))

@@ -135,7 +135,7 @@ class Router:
             return False
 
     def knows(self, handler_id: str, aggregate_type: str, event_type: str) -> bool:
-        """Whether anybody here receives such rows, as far as names tell: a condition of a handler's own sees an event."""
+        """Whether anybody here receives such rows, as far as names tell: `supports=` sees events."""
         if handler_id and handler_id != LISTENER_ID:
             return self._roster.named(handler_id) is not None
         found = self._registry.listener_for(aggregate_type, event_type)

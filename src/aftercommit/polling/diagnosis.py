@@ -51,10 +51,7 @@ class Examination:
 
     async def findings(self) -> list[Finding]:
         diagnosis = self._store.diagnosis
-        if diagnosis is None:
-            found = [await self._opened()]
-        else:
-            found = list(await diagnosis.findings())
+        found = [await self._opened()] if diagnosis is None else list(await diagnosis.findings())
         if not is_usable(found):
             return found
         for check in self._checks(diagnosis):

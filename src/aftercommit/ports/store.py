@@ -218,8 +218,8 @@ class Diagnosis(Protocol):
     changes anything: not the schema, not even where the outbox makes it on first use."""
 
     async def findings(self) -> Sequence[Finding]:
-        """What the database itself gives reason to say. Begins with AC100, whether it can be reached, and AC101, whether
-        the schema fits; raises nothing."""
+        """What the database itself gives reason to say. Begins with AC100, whether it can be reached, and AC101,
+        whether the schema fits; raises nothing."""
 
     async def holders(self, over_for: timedelta) -> Sequence[LeaseHolder]:
         """Who holds leases. `over` counts those that ended longer ago than that."""

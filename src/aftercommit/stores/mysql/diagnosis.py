@@ -13,6 +13,9 @@ from aftercommit.stores.sql.rows import to_micros
 #: Far longer than a transaction of a program that answers people. A backup or a report may be.
 LONG: Final = timedelta(minutes=10)
 
+#: What keeps a server from taking writes.
+_REFUSES: Final = ("read_only", "super_read_only", "offline_mode")
+
 
 class MysqlDiagnosis(SqlDiagnosis):
     """What only MySQL and MariaDB suffer from."""
@@ -20,14 +23,11 @@ class MysqlDiagnosis(SqlDiagnosis):
     def _of_server(self) -> list[Check]:
         return [*super()._of_server(), ("AC111", self._settings), ("AC113", self._transactions)]
 
-    def _of_tables(self) -> list[Check]:
-        return [*super()._of_tables(), ("AC102", self._engine)]
-
     async def _settings(self) -> list[Finding]:
         return settings_findings({str(name).lower(): str(value) for name, value in await self._read("server_settings")})
 
     async def _transactions(self) -> list[Finding]:
-        rows = await self._read("long_transactions", older_than=to_micros(LONG))
+        rows = await self._read("long_transactions", {"older_than": to_micros(LONG)})
         return [
             warning(
                 "AC113",
@@ -39,28 +39,15 @@ class MysqlDiagnosis(SqlDiagnosis):
             for who, state, micros, sql in rows
         ] or [ok("AC113", f"no transaction has been open for more than {said(LONG)}")]
 
-    async def _engine(self) -> list[Finding]:
-        rows = await self._read("engine", name=self._names.table, schema=self._names.schema)
-        engine = str(rows[0][0]) if rows else ""
-        if engine.lower() == "innodb":
-            return []
-        return [
-            failure(
-                "AC102",
-                f"{self._names.table} is kept by {engine or 'an unknown engine'}, which has no transactions: an event "
-                "can be saved without your change, and a change without its event",
-                fix="move it to InnoDB",
-                sql=f"ALTER TABLE {self._names.qualified(self._names.table)} ENGINE=InnoDB",
-            )
-        ]
-
 
 def settings_findings(settings: Mapping[str, str]) -> list[Finding]:
     return [*_writable(settings), *_durable(settings), *_logged(settings)]
 
 
 def _writable(settings: Mapping[str, str]) -> list[Finding]:
-    on = [name for name in ("read_only", "super_read_only", "offline_mode") if settings.get(name, "OFF").upper() != "OFF"]
+    on = [
+        name for name in ("read_only", "super_read_only", "offline_mode") if settings.get(name, "OFF").upper() != "OFF"
+    ]
     if not on:
         return [ok("AC116", "the database takes writes")]
     return [
@@ -80,8 +67,8 @@ def _durable(settings: Mapping[str, str]) -> list[Finding]:
     return [
         warning(
             "AC111",
-            f"innodb_flush_log_at_trx_commit is {flush}: a crash of the host loses the last second of transactions that "
-            "were answered, your changes and their events together",
+            f"innodb_flush_log_at_trx_commit is {flush}: a crash of the host loses the last second of transactions "
+            "that were answered, your changes and their events together",
             fix="set it to 1, unless that is meant",
             sql="SET GLOBAL innodb_flush_log_at_trx_commit = 1",
         )
@@ -104,7 +91,7 @@ def _logged(settings: Mapping[str, str]) -> list[Finding]:
         return [
             warning(
                 "AC120",
-                "sync_binlog is 0: after a crash of the host replicas may lack, or have more than, what the primary has",
+                "sync_binlog is 0: after a crash of the host its replicas may have more, or less, than it has",
                 fix="set it to 1 where replicas take over",
                 sql="SET GLOBAL sync_binlog = 1",
             )

@@ -1,4 +1,4 @@
-"""PostgreSQL under examination: what keeps its vacuum from the table, what can lose commits, and whether LISTEN works."""
+"""PostgreSQL under examination: what holds back its vacuum, what can lose commits, and whether LISTEN works."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANSWER: Final = 5.0
 #: Rows that are dead at any time where much is delivered; vacuum comes when there are more.
 DEAD_ROWS: Final = 100_000
 
-#: The part of a table that may be dead before vacuum begins: of a table with ten million done rows, a fifth is too much.
+#: The part of a table that may be dead before vacuum begins. Of ten million done rows a fifth is too much.
 PART: Final = 0.1
 
 
@@ -57,7 +57,7 @@ class PostgresDiagnosis(SqlDiagnosis):
         return found or [ok("AC112", f"replication slots: {len(slots)}, none left behind")]
 
     async def _transactions(self) -> list[Finding]:
-        rows = await self._read("long_transactions", older_than=to_micros(LONG))
+        rows = await self._read("long_transactions", {"older_than": to_micros(LONG)})
         return [
             warning(
                 "AC113",
@@ -103,7 +103,9 @@ def settings_findings(fsync: str, synchronous: str, is_replica: bool, read_only:
     if is_replica or read_only == "on":
         why = "it is a replica" if is_replica else "default_transaction_read_only is on for this role or database"
         found.append(
-            failure("AC116", f"the database takes no writes: {why}", fix="point the outbox at the primary, or set it off")
+            failure(
+                "AC116", f"the database takes no writes: {why}", fix="point the outbox at the primary, or set it off"
+            )
         )
     else:
         found.append(ok("AC116", "the database takes writes"))

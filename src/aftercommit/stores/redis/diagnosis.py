@@ -129,8 +129,8 @@ def _dropped(facts: dict[str, str], where: str) -> list[Finding]:
         return [
             warning(
                 "AC122",
-                f"{where} uses {used / limit:.0%} of its memory ({used // 1024**2:,} MB), and refuses writes when it is "
-                "full",
+                f"{where} uses {used / limit:.0%} of its memory ({used // 1024**2:,} MB), and refuses writes when it "
+                "is full",
                 fix="raise maxmemory, purge done rows (delete_completed, purge_retention), or deliver faster",
             )
         ]

@@ -1,4 +1,4 @@
-"""A database of SQL under examination: whether it is there, has all that the migrations make, and what the table says of
+"""A SQL database under examination: whether it is there, has all that the migrations make, and what the table says of
 leases and of those who wait. What only one database can suffer from, its own diagnosis adds."""
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any, Final
 
 from aftercommit.errors import OutboxError
@@ -33,10 +34,15 @@ from aftercommit.stores.sql.statements import Statements, TableNames
 #: it tells of a machine whose time nobody sets.
 APART: Final = timedelta(seconds=2)
 
+NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
+
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 #: Where a migration makes an index: `CREATE INDEX "name" ON …`, and in MySQL also `KEY name (…)` of a table.
-_MADE: Final = re.compile(r"(?P<kind>UNIQUE )?(?:INDEX|KEY)(?: CONCURRENTLY)? [\"`\[](?P<name>\w+)[\"`\]] (?P<rest>.*)")
+_MADE: Final = re.compile(
+    r"(?P<kind>UNIQUE )?(?:INDEX|KEY)(?: CONCURRENTLY)? (?P<quoted>[\"`\[](?P<name>\w+)[\"`\]])(?P<rest>.*)"
+)
+_TABLE: Final = re.compile(r"(?:CREATE TABLE(?: IF NOT EXISTS)?|ALTER TABLE) (\S+)")
 _COLUMNS: Final = re.compile(r"\([^()]*\)")
 
 
@@ -67,17 +73,19 @@ class SqlDiagnosis:
         return [("AC102", self._tables), ("AC103", self._indexes)]
 
     async def holders(self, over_for: timedelta) -> list[LeaseHolder]:
-        rows = await self._read("holders", older_than=to_micros(over_for))
+        rows = await self._read("holders", {"older_than": to_micros(over_for)})
         return [
             LeaseHolder(owner, int(count), int(over), _micros(since_end), _micros(since_begin))
             for owner, count, over, since_end, since_begin in rows
         ]
 
     async def waiting(self, limit: int) -> list[Waiting]:
-        return [Waiting(*names, int(count)) for *names, count in await self._read("waiting", limit=limit)]
+        rows = await self._read("waiting", {"limit": limit})
+        return [Waiting(handler, aggregate, kind, int(count)) for handler, aggregate, kind, count in rows]
 
     async def count_done_before(self, older_than: timedelta, limit: int) -> int:
-        return int((await self._read("count_done_before", older_than=to_micros(older_than), limit=limit))[0][0])
+        values = {"older_than": to_micros(older_than), "limit": limit}
+        return int((await self._read("count_done_before", values))[0][0])
 
     # ------------------------------------------------------------ the checks that all have
 
@@ -112,7 +120,7 @@ class SqlDiagnosis:
 
     async def _tables(self) -> list[Finding]:
         stem = self._names.side("")
-        rows = await self._read("tables", name=stem, schema=self._names.schema)
+        rows = await self._read("tables", {"name": stem, "schema": self._names.schema})
         there = {self._names.table, *(row[0] for row in rows)}  # the schema says that the first is there
         missing = [name for name in self._names.all if name not in there]
         if not missing:
@@ -126,7 +134,7 @@ class SqlDiagnosis:
         ]
 
     async def _indexes(self) -> list[Finding]:
-        there = dict(await self._read("indexes", name=self._names.table, schema=self._names.schema))
+        there = dict(await self._read("indexes", {"name": self._names.table, "schema": self._names.schema}))
         wanted = self._wanted_indexes()
         broken = [self._broken(name, sql, there) for name, sql in wanted.items() if not there.get(name)]
         return broken or [ok("AC103", f"all {len(wanted)} indexes are there")]
@@ -145,26 +153,28 @@ class SqlDiagnosis:
 
     def _wanted_indexes(self) -> dict[str, str]:
         """What the migrations make, each with a statement that makes it."""
-        found: dict[str, str] = {}
-        for migration in self._sql.migrations():
-            for statement in migration.statements:
-                for made in _MADE.finditer(statement):
-                    is_whole = statement.startswith("CREATE") and "INDEX" in statement.split("(")[0]
-                    found[made["name"]] = statement if is_whole else self._added(made)
-        return found
-
-    def _added(self, made: re.Match[str]) -> str:
-        columns = _COLUMNS.search(made["rest"])
-        table, name = self._names.qualified(self._names.table), self._names.quoted(made["name"])
-        return f"ALTER TABLE {table} ADD {made['kind'] or ''}INDEX {name} {columns[0] if columns else ''}"
+        return {
+            made["name"]: _statement_of(made, statement)
+            for migration in self._sql.migrations()
+            for statement in migration.statements
+            for made in _MADE.finditer(statement)
+        }
 
     # ------------------------------------------------------------ inside
 
-    async def _read(self, name: str, **values: object) -> list[Any]:
+    async def _read(self, name: str, values: Mapping[str, object] = NOTHING) -> list[Any]:
         statement = self._sql[name]
         read = self._executor.fetch(statement.sql, statement.values(values), writes=False)
         rows: list[Any] = await self._explained(read)
         return rows
+
+
+def _statement_of(made: re.Match[str], statement: str) -> str:
+    """The migration's own; where the index is a part of a table, one that adds it."""
+    if statement.startswith("CREATE") and not statement.startswith("CREATE TABLE"):
+        return statement
+    table, columns = _TABLE.search(statement), _COLUMNS.search(made["rest"])
+    return f"ALTER TABLE {table and table[1]} ADD {made['kind'] or ''}INDEX {made['quoted']} {columns and columns[0]}"
 
 
 def away(where: str, error: Exception) -> Finding:

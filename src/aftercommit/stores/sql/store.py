@@ -100,9 +100,7 @@ class SqlStore:
 
     @property
     def diagnosis(self) -> Diagnosis | None:
-        return self.dialect.diagnosis(
-            self.executor, self._sql, self.names, self._schema, self.where, self._explained
-        )
+        return self.dialect.diagnosis(self.executor, self._sql, self.names, self._schema, self.where, self._explained)
 
     @property
     def requires_active_transaction(self) -> bool:

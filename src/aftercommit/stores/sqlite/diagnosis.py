@@ -21,7 +21,21 @@ MOUNTS = Path("/proc/mounts")
 #: Kinds of disks on another machine. Their locks do not hold between machines, and WAL needs shared memory.
 _FAR: Final = frozenset(
     {
-        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "glusterfs", "ncpfs", "davfs", "beegfs"),
+        *(
+            "nfs",
+            "nfs4",
+            "cifs",
+            "smb3",
+            "smbfs",
+            "9p",
+            "afs",
+            "ceph",
+            "lustre",
+            "glusterfs",
+            "ncpfs",
+            "davfs",
+            "beegfs",
+        ),
         *("fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.blobfuse", "fuse.davfs2", "fuse.rclone"),
     }
 )
@@ -105,8 +119,8 @@ class SqliteDiagnosis(SqlDiagnosis):
         return [
             warning(
                 "AC119",
-                f"this Python has SQLite {sqlite3.sqlite_version}; before {'.'.join(map(str, CURRENT))} a build may lack "
-                "the JSON functions that outcomes are written by",
+                f"this Python has SQLite {sqlite3.sqlite_version}; before {'.'.join(map(str, CURRENT))} a build may "
+                "lack the JSON functions that outcomes are written by",
                 fix="use a newer Python build",
             )
         ]

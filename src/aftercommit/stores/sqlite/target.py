@@ -17,13 +17,13 @@ from weakref import finalize
 
 from aftercommit.errors import InvalidOption, SchemaMismatch, UnknownStore
 from aftercommit.ports import Colour, Tx
-from aftercommit.stores.sqlite.diagnosis import SqliteDiagnosis
 from aftercommit.stores.sql.changes import ByLocking
 from aftercommit.stores.sql.rows import IN_MICROS
 from aftercommit.stores.sql.runs import RunsByLocking
 from aftercommit.stores.sql.statements import Dialect
 from aftercommit.stores.sql.store import SqlStore
 from aftercommit.stores.sql.table import OwnTable
+from aftercommit.stores.sqlite.diagnosis import SqliteDiagnosis
 from aftercommit.stores.sqlite.executor import SqliteExecutor, plain_rows
 from aftercommit.stores.sqlite.write_lock import BUSY_TIMEOUT, busy
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from aftercommit.stores.sql.diagnosis import SqlDiagnosis
 from aftercommit.stores.sql.changes import ByStatement
+from aftercommit.stores.sql.diagnosis import SqlDiagnosis
 from aftercommit.stores.sql.rows import Times
 from aftercommit.stores.sql.runs import ConfirmedRuns
 from aftercommit.stores.sql.statements import WORDS, Dialect
