@@ -53,6 +53,7 @@ NAMES = [
     "AsyncOutboxPoller",
     "AsyncOutboxWriter",
     "BlockedKey",
+    "CannotStart",
     "Claimed",
     "Cluster",
     "ClusterMember",
@@ -82,6 +83,7 @@ NAMES = [
     "Exponential",
     "ExponentialJitter",
     "FailureContext",
+    "Finding",
     "Fixed",
     "Handler",
     "HandlerSet",
@@ -101,6 +103,7 @@ NAMES = [
     "Jittered",
     "JsonSerializer",
     "Lease",
+    "Level",
     "Linear",
     "ListenerRegistry",
     "MetricsExporter",
@@ -163,7 +166,7 @@ NAMES = [
 METHODS = {
     *("begin", "close", "create_schema", "drain", "poll", "purge", "register", "start", "stats", "transaction"),
     *("check_health", "dead", "health", "is_started", "multi_node", "single_node", "write", "write_all", "writer_only"),
-    *("cluster", "ordered", "owner_id", "records"),
+    *("cluster", "configured", "diagnose", "ordered", "owner_id", "records"),
     *("attach", "fallback", "handler", "include", "publish", "subscribe", "upcast"),
 }
 
@@ -225,7 +228,7 @@ def test_a_keyword_that_write_does_not_know_is_named(kind: Any, event: tuple[Any
 
 def test_what_waits_is_awaited_and_the_rest_is_plain_in_both() -> None:
     plain = {"register", "health", "is_started", "single_node", "multi_node", "writer_only", "dead", "transaction"}
-    plain |= {"ordered", "owner_id", "records", "attach", "fallback", "handler", "include", "subscribe", "upcast"}
+    plain |= {"configured", "ordered", "owner_id", "records", "attach", "fallback", "handler", "include", "subscribe", "upcast"}
     for name in METHODS - plain - {"write", "write_all", "publish"}:
         assert not inspect.iscoroutinefunction(getattr(Outbox, name)), name
         assert inspect.iscoroutinefunction(getattr(AsyncOutbox, name)), name

@@ -54,6 +54,13 @@ KINDS = {
     "purge_aged": [exp.Declare, exp.Delete],
     "backlog": [exp.Declare, exp.Select],
     "count_done": [exp.Select],
+    "count_done_before": [exp.Declare, exp.Select],
+    "holders": [exp.Declare, exp.Select],
+    "waiting": [exp.Select],
+    "server_version": [exp.Select],
+    "clock": [exp.Select],
+    "indexes": [exp.Select],
+    "tables": [exp.Select],
     "pending": [exp.Select],
     "has_table": [exp.Select],
     "settings": [exp.Select],
@@ -108,6 +115,9 @@ HINTS = {
     "backlog": [READING, READING],
     "count_done": [READING],
     "duty_found": [("UPDLOCK", "HOLDLOCK")],
+    "count_done_before": [READING],
+    "holders": [READING],
+    "waiting": [READING],
     "pending": [READING],
     "heads": [(*READING, "INDEX")] * 3,
     "run_candidates": [("READUNCOMMITTED", "INDEX")] * 2,
@@ -173,7 +183,9 @@ def test_every_statement_of_a_store_that_returns_rows_is_there() -> None:
     in_steps = {"claim_select", "renewable", "replayable", "replay_positions"}
     # It cannot keep others from writing a key, and so does not ask whether an event is the first of one.
     in_steps |= {"busy_keys"}
-    at_once = {"claim", "replay_after", "schema_lock", "pass_over"}
+    # What only a file has to tell of itself; its clock is the host's.
+    in_steps |= {"journal_mode", "synchronous", "files"}
+    at_once = {"claim", "replay_after", "schema_lock", "pass_over", "clock"}
     sqlite = set(Statements(SQLITE, TableNames("ob_x")))
     assert set(NAMES) == set(KINDS) == (sqlite - in_steps) | at_once
 

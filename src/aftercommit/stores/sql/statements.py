@@ -108,11 +108,11 @@ class Dialect:
     #: How it changes rows, and how it looks for keys and takes their runs.
     changes: Callable[[Executor, Statements, Dialect, Statement], ByStatement]
     runs: Callable[[Executor, Statements, Dialect], RunsByStatement]
-    #: How it is examined.
-    diagnosis: Callable[..., SqlDiagnosis]
     #: Its own words. `held` is a group of rows as a table of (event_id, handler_id, owner, epoch, delay, error,
     #: counted, done); `held_keys` has only the first four of them, if there is something to gain from it.
     words: Mapping[str, str]
+    #: How it is examined, where there is something to examine.
+    diagnosis: Callable[..., SqlDiagnosis] | None = None
     #: Around the markers of these parameters, instead of `$`, where a bare one does not say enough.
     parameters: Mapping[str, str] = field(default_factory=dict)
     #: The types of what becomes a variable when it is said more than once, where a marker stands for one place only.

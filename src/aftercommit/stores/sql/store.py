@@ -100,7 +100,8 @@ class SqlStore:
 
     @property
     def diagnosis(self) -> Diagnosis | None:
-        return self.dialect.diagnosis(self.executor, self._sql, self.names, self._schema, self.where, self._explained)
+        diagnose = self.dialect.diagnosis
+        return diagnose and diagnose(self.executor, self._sql, self.names, self._schema, self.where, self._explained)
 
     @property
     def requires_active_transaction(self) -> bool:

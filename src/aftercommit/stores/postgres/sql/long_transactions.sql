@@ -1,5 +1,4 @@
--- Transactions of this database that have been open for long and keep vacuum from dead rows, prepared ones too, oldest
--- first: what each is called, what it does, and for how many microseconds.
+-- Transactions that have been open for long, prepared ones too, oldest first: who, how, for how long, and what ends it.
 SELECT concat('the session ', pid, CASE WHEN application_name <> '' THEN concat(' of ', application_name) END),
        coalesce(state, 'hidden'), {since:xact_start}, concat('SELECT pg_terminate_backend(', pid, ')')
 FROM pg_stat_activity
