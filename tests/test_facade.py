@@ -65,6 +65,7 @@ NAMES = [
     "DeadLetter",
     "DefaultInFlightTracker",
     "DefaultListenerRegistry",
+    "Delivered",
     "Discard",
     "DispatchResult",
     "DispatcherCommitHook",
@@ -88,8 +89,8 @@ NAMES = [
     "Handler",
     "HandlerSet",
     "HandlerTimeout",
-    "Health",
     "HeaderCodec",
+    "Health",
     "InFlightTracker",
     "InvalidEvent",
     "InvalidHandler",
@@ -115,14 +116,14 @@ NAMES = [
     "NotInTransaction",
     "Outbox",
     "OutboxConfig",
-    "OutboxOptions",
     "OutboxDispatcher",
     "OutboxError",
     "OutboxFallbackHandler",
     "OutboxHandler",
-    "OutboxTypedHandler",
+    "OutboxOptions",
     "OutboxPoller",
     "OutboxPollerHandler",
+    "OutboxTypedHandler",
     "OutboxWriter",
     "PartitionHasher",
     "PartitionStats",
@@ -130,6 +131,7 @@ NAMES = [
     "PayloadTooLarge",
     "PollResult",
     "PollTrigger",
+    "PrometheusMetrics",
     "QueuedEvent",
     "RetryAfter",
     "RetryAfterError",
@@ -147,6 +149,7 @@ NAMES = [
     "StoredError",
     "StringAggregateType",
     "StringEventType",
+    "TableState",
     "TransactionEnded",
     "TxContext",
     "Unavailable",
@@ -156,11 +159,11 @@ NAMES = [
     "UnroutableEvent",
     "UnsupportedTransaction",
     "WriterHook",
-    "register_store",
-    "schema_sql",
     "any_event",
     "current_context",
     "outbox_event",
+    "register_store",
+    "schema_sql",
 ]
 
 METHODS = {
@@ -228,7 +231,18 @@ def test_a_keyword_that_write_does_not_know_is_named(kind: Any, event: tuple[Any
 
 def test_what_waits_is_awaited_and_the_rest_is_plain_in_both() -> None:
     plain = {"register", "health", "is_started", "single_node", "multi_node", "writer_only", "dead", "transaction"}
-    plain |= {"configured", "ordered", "owner_id", "records", "attach", "fallback", "handler", "include", "subscribe", "upcast"}
+    plain |= {
+        "configured",
+        "ordered",
+        "owner_id",
+        "records",
+        "attach",
+        "fallback",
+        "handler",
+        "include",
+        "subscribe",
+        "upcast",
+    }
     for name in METHODS - plain - {"write", "write_all", "publish"}:
         assert not inspect.iscoroutinefunction(getattr(Outbox, name)), name
         assert inspect.iscoroutinefunction(getattr(AsyncOutbox, name)), name
