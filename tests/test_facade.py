@@ -138,6 +138,7 @@ NAMES = [
     "RetryPolicy",
     "SchemaMismatch",
     "SchemaMissing",
+    "SchemaStatus",
     "Serializer",
     "Source",
     "Stats",
@@ -169,6 +170,7 @@ NAMES = [
 METHODS = {
     *("begin", "close", "create_schema", "drain", "poll", "purge", "register", "start", "stats", "transaction"),
     *("check_health", "dead", "health", "is_started", "multi_node", "single_node", "write", "write_all", "writer_only"),
+    *("schema_sql", "schema_status"),
     *("cluster", "configured", "diagnose", "ordered", "owner_id", "records"),
     *("attach", "fallback", "handler", "include", "publish", "subscribe", "upcast"),
 }
@@ -237,6 +239,7 @@ def test_what_waits_is_awaited_and_the_rest_is_plain_in_both() -> None:
         "owner_id",
         "records",
         "attach",
+        "schema_sql",
         "fallback",
         "handler",
         "include",

@@ -17,7 +17,7 @@ from aftercommit.events.claims import Claim, Claimed, ClaimRequest, Lease, NewEv
 from aftercommit.events.columns import CLAIMED
 from aftercommit.events.order import UNORDERED, Heads, HeadsRequest, KeyClaimRequest
 from aftercommit.events.outcome import Dead, Done, Outcome, Retry
-from aftercommit.ports import AdoptedTx, Capabilities, Colour, EventStore
+from aftercommit.ports import AdoptedTx, Capabilities, Colour, EventStore, SchemaStatus
 from aftercommit.stores.sql.rows import IN_MICROS, claimed_of, instant
 from examples.memory_store.records import MemoryRecords
 from examples.memory_store.rows import FREE, MICRO, NEW, Row, Rows, changes_of, now, row_of
@@ -46,6 +46,12 @@ class MemoryStore:
     async def open(self) -> None: ...
 
     async def create_schema(self) -> None: ...
+
+    async def schema_status(self) -> SchemaStatus:
+        return SchemaStatus(version=1, needed=1)
+
+    def schema_sql(self, from_version: int = 0, to_version: int | None = None) -> str:
+        raise InvalidOption("events in memory need no tables", fix="nothing")
 
     async def close(self) -> None: ...
 

@@ -122,6 +122,7 @@ if TYPE_CHECKING:
     from aftercommit.outbox import Outbox as Outbox
     from aftercommit.polling.manual import DrainResult as DrainResult
     from aftercommit.ports import EventStore as EventStore
+    from aftercommit.ports import SchemaStatus as SchemaStatus
     from aftercommit.ports import TxContext as TxContext
     from aftercommit.runtime.in_flight import DefaultInFlightTracker as DefaultInFlightTracker
     from aftercommit.stores.detect import register_store as register_store
@@ -175,7 +176,7 @@ _HOMES = {
     "observers.prometheus": ("PrometheusMetrics",),
     "outbox": ("Outbox",),
     "polling.manual": ("DrainResult",),
-    "ports": ("EventStore", "TxContext"),
+    "ports": ("EventStore", "SchemaStatus", "TxContext"),
     "runtime.in_flight": ("DefaultInFlightTracker",),
     "stores.detect": ("register_store",),
     "stores.scripts": ("schema_sql",),

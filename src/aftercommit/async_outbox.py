@@ -21,7 +21,7 @@ from aftercommit.health import Health
 from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.records import OutboxRecords
 from aftercommit.polling.upkeep import DeadEvents
-from aftercommit.ports import Colour, Runtime, TxContext
+from aftercommit.ports import Colour, Runtime, SchemaStatus, TxContext
 from aftercommit.runtime.aio import AsyncioRuntime
 from aftercommit.transactions.at_once import at_once
 from aftercommit.transactions.by_hand import ByHand
@@ -158,6 +158,10 @@ class AsyncOutbox(OutboxBase):
     async def create_schema(self) -> None:
         """Create or upgrade the tables now."""
         await self._store.create_schema()
+
+    async def schema_status(self) -> SchemaStatus:
+        """What is there of the tables, and whether this release works with it. Changes nothing."""
+        return await self._store.schema_status()
 
     # ------------------------------------------------------------ life
 

@@ -244,6 +244,10 @@ class OutboxBase(Wired, HandlerSet, ABC):
             self._sqlalchemy = SqlAlchemyEdge(self._store, self._target, self._look, lambda: self._look(FIRST_LOOK))
         return self._sqlalchemy
 
+    def schema_sql(self, from_version: int = 0, to_version: int | None = None) -> str:
+        """The script that makes the tables; or the one from one version of them to another, up or down."""
+        return self._store.schema_sql(from_version, to_version)
+
     def attach(self, metadata: Any) -> Any:
         """Describe the outbox's tables in your SQLAlchemy MetaData, so that Alembic's autogenerate knows them."""
         from aftercommit.transactions.sqlalchemy_schema import attach  # noqa: PLC0415

@@ -21,7 +21,7 @@ from aftercommit.health import Health
 from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.records import OutboxRecords
 from aftercommit.polling.upkeep import DeadEvents
-from aftercommit.ports import Colour, Runtime, TxContext
+from aftercommit.ports import Colour, Runtime, SchemaStatus, TxContext
 from aftercommit.runtime.threads import ThreadRuntime, run
 from aftercommit.transactions.at_once import at_once
 from aftercommit.transactions.by_hand import ByHand
@@ -121,6 +121,10 @@ class Outbox(OutboxBase):
     def create_schema(self) -> None:
         """Create or upgrade the tables now."""
         run(self._store.create_schema())
+
+    def schema_status(self) -> SchemaStatus:
+        """What is there of the tables, and whether this release works with it. Changes nothing."""
+        return run(self._store.schema_status())
 
     # ------------------------------------------------------------ life
 

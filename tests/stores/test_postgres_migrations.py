@@ -317,7 +317,7 @@ def test_the_script_of_an_upgrade_lets_writers_write(postgres_table: Table) -> N
     way = Way("psycopg", postgres_table)
     way.run(lambda: made(way))
     age(postgres_table.execute, TABLE, TABLE)
-    script, write = way.store(table=TABLE).schema_sql(first=2), f"UPDATE {TABLE} SET attempts = attempts"
+    script, write = way.store(table=TABLE).schema_sql(from_version=1), f"UPDATE {TABLE} SET attempts = attempts"
 
     async def by_hand() -> None:
         with psycopg.connect(way.plain, autocommit=True) as connection:

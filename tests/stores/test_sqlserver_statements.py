@@ -63,6 +63,7 @@ KINDS = {
     "tables": [exp.Select],
     "pending": [exp.Select],
     "has_table": [exp.Select],
+    "objects": [exp.Declare, exp.Union],
     "settings": [exp.Select],
     "set_setting": [exp.Declare, exp.Update, exp.Insert],
     "schema_lock": [exp.Declare, exp.Execute],

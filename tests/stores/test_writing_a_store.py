@@ -76,4 +76,4 @@ def test_the_guide_names_every_capability() -> None:
 def test_the_example_is_small_enough_to_be_read() -> None:
     """Nobody starts from a file of a thousand lines."""
     files = {path.name: path.read_text().count("\n") for path in (ROOT / "examples/memory_store").glob("*.py")}
-    assert max(files.values()) < 160, files
+    assert max(files.values()) < 200, files

@@ -34,7 +34,7 @@ class OutboxTables(Operation):
         if not _is_wanted(alias, app_label):
             return
         if schema_editor.collect_sql:  # sqlmigrate
-            for statement in _store_on(alias).schema_sql(self.first, self.last).split(";\n"):
+            for statement in _store_on(alias).schema_sql(self.first - 1, self.last).split(";\n"):
                 if statement.strip():
                     schema_editor.execute(statement.strip(), params=None)
         else:

@@ -7,6 +7,7 @@ ports are imported from this door.
 from __future__ import annotations
 
 from aftercommit.ports.runtime import Colour, Monitor, Runtime, Task
+from aftercommit.ports.schema import SchemaStatus
 from aftercommit.ports.sql_table import SqlNames, SqlTable
 from aftercommit.ports.store import (
     Capabilities,
@@ -31,6 +32,7 @@ __all__ = [
     "OpenTransaction",
     "Records",
     "Runtime",
+    "SchemaStatus",
     "SqlNames",
     "SqlTable",
     "Task",

@@ -47,6 +47,9 @@ class SqlTable(Protocol):
     def fails_whole(self) -> bool:
         """Whether a statement that fails takes its transaction with it."""
 
+    def creation(self) -> Sequence[str]:
+        """The statements that make it and the tables beside it, with what they have to tell of themselves."""
+
     def lock_keys(self, keys: Sequence[str]) -> tuple[str, dict[str, object]]:
         """Locks keys until the transaction ends: a statement and its parameters, by name. Only where keys are
         serialised."""

@@ -22,6 +22,7 @@ from aftercommit.events.claims import (
 from aftercommit.events.findings import Finding, LeaseHolder, Waiting
 from aftercommit.events.order import BlockedKey, FleetView, Heads, HeadsRequest, Instance, KeyClaimRequest, Order
 from aftercommit.ports.runtime import Colour
+from aftercommit.ports.schema import SchemaStatus
 from aftercommit.ports.sql_table import SqlTable
 from aftercommit.ports.transactions import AdoptedTx, OpenTransaction, Tx
 
@@ -120,6 +121,13 @@ class EventStore(Protocol):
 
     async def create_schema(self) -> None:
         """Create or upgrade the tables now. A store that has none does nothing."""
+
+    async def schema_status(self) -> SchemaStatus:
+        """What is there of the tables. Changes nothing, and needs no `open`."""
+
+    def schema_sql(self, from_version: int = 0, to_version: int | None = None) -> str:
+        """The script from one version of the tables to another: from 0, which is none, to this release's. Raises
+        InvalidOption for versions that there are not, and where nothing is made by scripts."""
 
     async def close(self) -> None:
         """Give up connections; the next use opens new ones."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import sqlalchemy as sa
@@ -12,9 +13,9 @@ from sqlalchemy.types import TypeEngine
 
 from aftercommit.errors import UnsupportedTransaction
 from aftercommit.events.columns import COLUMNS, Column, Kind
-from aftercommit.ports import EventStore, SqlNames
+from aftercommit.ports import EventStore, SqlNames, SqlTable
 
-#: The mark of the outbox's tables among others of a MetaData.
+#: The mark of the outbox's tables among others of a MetaData; at the table of events it says what the tables keep.
 ATTACHED: Final = "aftercommit"
 
 #: What is beside the table of events.
@@ -74,7 +75,23 @@ def attach(store: EventStore, metadata: sa.MetaData) -> sa.Table:
         )
     names = table.names
     known = metadata.tables.get(names.table if names.schema is None else f"{names.schema}.{names.table}")
-    return kind(names).attach(metadata) if known is None else known
+    if known is not None:
+        return known
+    kept = {"ordered": store.order.ordered, "on_dead": store.order.on_dead}
+    events = kind(names).attach(metadata, kept)
+    sa.event.listen(metadata, "after_create", partial(_made_right, table, events))
+    return events
+
+
+def _made_right(own: SqlTable, events: sa.Table, _: sa.MetaData, connection: sa.Connection, **made: Any) -> None:
+    """Behind `create_all()`: what SQLAlchemy makes of a description is not all that the outbox needs, so tables that
+    it has made this very moment give way to the outbox's own."""
+    if events in made["tables"] and connection.dialect.name in own.databases:
+        names = {events.name, *map(own.names.side, _SIDES)}
+        for table in (each for each in made["tables"] if ATTACHED in each.info and each.name in names):
+            connection.execute(sa.schema.DropTable(table))
+        for statement in own.creation():
+            connection.exec_driver_sql(statement)
 
 
 class _Columns(ABC):
@@ -89,16 +106,16 @@ class _Columns(ABC):
     def __init__(self, names: SqlNames) -> None:
         self._names = names
 
-    def attach(self, metadata: sa.MetaData) -> sa.Table:
+    def attach(self, metadata: sa.MetaData, kept: Mapping[str, object]) -> sa.Table:
         schema = self._names.schema
         for noun, columns in _SIDES.items():
             keys = _KEYS.get(noun, (columns[0].name,))
             side: list[Any] = [self._column(column, keys=keys) for column in columns]
             if noun == "failure":
                 side.append(self._index("failed", "event_id", "handler_id", "number"))
-            sa.Table(self._names.side(noun), metadata, *side, schema=schema, info={ATTACHED: True})
+            sa.Table(self._names.side(noun), metadata, *side, schema=schema, info={ATTACHED: {}})
         events = [*self._events(), *self._indexes()]
-        return sa.Table(self._names.table, metadata, *events, schema=schema, info={ATTACHED: True})
+        return sa.Table(self._names.table, metadata, *events, schema=schema, info={ATTACHED: kept})
 
     def sql_type(self, kind: Kind, length: int | None = None) -> TypeEngine[Any]:
         return self.types[kind] if length is None else sa.String(length)

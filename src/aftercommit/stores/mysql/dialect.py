@@ -36,6 +36,7 @@ DIALECT: Final = Dialect(
         "since": "TIMESTAMPDIFF(MICROSECOND, $, {now})",
         "until": "TIMESTAMPDIFF(MICROSECOND, {now}, $)",
         "table_by": "{table} FORCE INDEX ({index:$})",
+        "new_id": "UUID()",
     },
     # Bytes travel as hexadecimal text, which no SQL mode and no character set of the caller's connection can change.
     parameters={"payload_bytes": "UNHEX($)"},

@@ -86,12 +86,13 @@ PSYCOPG: Final = Dialect(
         # Said as exceptions and as open to one side, which the planner takes for common before there are statistics.
         "unfinished": "status NOT IN (1, 3)",
         "is_dead": "status >= 3",
+        "new_id": "CAST(gen_random_uuid() AS text)",
     },
     parameters={
         **dict.fromkeys(("limit", "run", "reach", "position", "floor_position"), "$::bigint"),
         **dict.fromkeys(("delay", "lock_timeout", "skip_recent", "older_than", "silent_for", "lasts"), "$::bigint"),
         **dict.fromkeys(("owner", "handler_id", "event_type", "aggregate_type"), "$::text"),
-        **dict.fromkeys(("name", "after_key"), "$::text"),
+        **dict.fromkeys(("name", "qualified", "after_key"), "$::text"),
         "table": "CAST($ AS text)",  # SQLAlchemy, which sends this statement too, does not see a name before two colons
         **dict.fromkeys(("stops", "blocks", "is_alone"), "$::boolean"),
         "status": "$::smallint",

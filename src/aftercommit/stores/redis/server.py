@@ -8,10 +8,11 @@ from uuid import uuid4
 
 from redis.exceptions import NoScriptError, ResponseError
 
-from aftercommit.errors import InvalidOption, SchemaMismatch
+from aftercommit.errors import InvalidOption, OutboxError, SchemaMismatch
 from aftercommit.events.claims import HASH_NAME, PARTITION_COUNT
 from aftercommit.events.log import Log
 from aftercommit.events.order import UNORDERED, Order
+from aftercommit.ports import SchemaStatus
 from aftercommit.stores.redis.durability import Durability
 from aftercommit.stores.redis.faults import explained, missing
 from aftercommit.stores.redis.link import Link
@@ -47,18 +48,17 @@ class Server:
         if self.is_ready:
             return
         facts = await self._facts(makes=self._creates)
-        if not facts:
-            raise missing(self.names.table, self.where)
-        self._check(facts)
+        if (problem := self._problem(facts)) is not None:
+            raise problem
+        self.store_id = facts["store_id"].encode()
         self.warnings = await self.durability.look(self.link, self.where, self.explain)
         self.is_ready = True
 
     async def examined(self) -> str:
         """The layout of the outbox, which fits. Raises what `open` would where it makes nothing."""
         facts = await self._facts(makes=False)
-        if not facts:
-            raise missing(self.names.table, self.where)
-        self._check(facts)
+        if (problem := self._problem(facts)) is not None:
+            raise problem
         return facts["layout"]
 
     async def create(self) -> None:
@@ -68,6 +68,11 @@ class Server:
             await self.run("reorder", int(self._order.ordered), self._order.on_dead)
         self.is_ready = False
         await self.open()
+
+    async def status(self) -> SchemaStatus:
+        """The layout of the keys counts as the version."""
+        facts = await self._facts(makes=False)
+        return SchemaStatus(int(facts.get("layout", 0)), int(LAYOUT), problem=self._problem(facts))
 
     async def _facts(self, *, makes: bool) -> dict[str, str]:
         new: dict[str, Word] = {
@@ -82,27 +87,30 @@ class Server:
         reply = await self._send(self.scripts["setup"], [int(makes), *words])
         return {reply[n].decode(): reply[n + 1].decode() for n in range(0, len(reply), 2)}
 
-    def _check(self, facts: Mapping[str, str]) -> None:
+    def _problem(self, facts: Mapping[str, str]) -> OutboxError | None:
+        """Why this release cannot work with what is there."""
         table = self.names.table
+        if not facts:
+            return missing(table, self.where)
         if facts.get("layout") != LAYOUT:
-            raise SchemaMismatch(
+            return SchemaMismatch(
                 f"the keys of {table} have the layout {facts.get('layout')}, this release has {LAYOUT}",
                 fix="run one release of aftercommit on one outbox, or give this one another table=…",
             )
         ours = (str(PARTITION_COUNT), HASH_NAME)
         if (facts["partitions"], facts["hash"]) != ours:
-            raise SchemaMismatch(
+            return SchemaMismatch(
                 f"{table} was made with {facts['partitions']} partitions by {facts['hash']}, this release uses "
                 f"{ours[0]} by {ours[1]}",
                 fix="use the release that it was made with",
             )
         if (kept := _order_of(facts)) != self._order:
-            raise SchemaMismatch(
+            return SchemaMismatch(
                 f"{table} was made with {kept}, this outbox has {self._order}",
                 fix=f"give this process {kept}; or stop all others and call outbox.create_schema() of this one",
                 kept=kept._asdict(),
             )
-        self.store_id = facts["store_id"].encode()
+        return None
 
     # ------------------------------------------------------------ scripts
 

@@ -14,7 +14,17 @@ from aftercommit.errors import InvalidOption, OutboxError, UnsupportedTransactio
 from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
 from aftercommit.events.order import Head, Heads, HeadsRequest, HeadState, KeyClaimRequest, Order
 from aftercommit.events.outcome import Dead, Defer, Done, Outcome, Release, Retry
-from aftercommit.ports import AdoptedTx, Capabilities, Diagnosis, Membership, OpenTransaction, Records, Tx, Wakeups
+from aftercommit.ports import (
+    AdoptedTx,
+    Capabilities,
+    Diagnosis,
+    Membership,
+    OpenTransaction,
+    Records,
+    SchemaStatus,
+    Tx,
+    Wakeups,
+)
 from aftercommit.stores.redis.diagnosis import RedisDiagnosis
 from aftercommit.stores.redis.durability import Durability
 from aftercommit.stores.redis.faults import explained, is_outage
@@ -114,6 +124,15 @@ class RedisStore:
 
     async def create_schema(self) -> None:
         await self.server.create()
+
+    async def schema_status(self) -> SchemaStatus:
+        return await self.server.status()
+
+    def schema_sql(self, from_version: int = 0, to_version: int | None = None) -> str:
+        raise InvalidOption(
+            "Redis has no tables, so there is no script that makes them",
+            fix="nothing: the outbox makes its keys by itself when it starts, or by create_schema()",
+        )
 
     async def close(self) -> None:
         for each in list(self._listening):

@@ -8,29 +8,22 @@ from itertools import takewhile
 from typing import Any, Final
 from uuid import uuid4
 
-from aftercommit.errors import InvalidOption, SchemaMismatch, StoreBusy
+from aftercommit.errors import InvalidOption, OutboxError, SchemaMismatch, StoreBusy
 from aftercommit.events.claims import HASH_NAME, PARTITION_COUNT
 from aftercommit.events.order import UNORDERED, Order
-from aftercommit.ports import Tx
+from aftercommit.ports import SchemaStatus, Tx
 from aftercommit.stores.sql.execution import Executor, missing
+from aftercommit.stores.sql.inventory import Inventory, take_inventory
 from aftercommit.stores.sql.statements import Migration, Statements, TableNames
+from aftercommit.stores.sql.steps import Step, facts_of, lasting_facts, steps_between
 
-#: The oldest schema, and the oldest code, that go together with this release.
-OLDEST_CODE: Final = 1
-
-#: The oldest code that knows of order.
-_OLDEST_WITH_ORDER: Final = 2
+#: Without these nobody knows what the tables are. Those of the order came later, and have a default.
+_FACTS: Final = ("version", "oldest_code", "store_id", "partitions", "hash")
 
 
 def kept_order(settings: Mapping[str, str]) -> Order:
     """What the schema table says of it."""
     return Order(settings.get("ordered") == "1", settings.get("on_dead", UNORDERED.on_dead))
-
-
-def facts_of(order: Order) -> dict[str, str]:
-    """What the schema table is to say of it."""
-    oldest = _OLDEST_WITH_ORDER if order.ordered else OLDEST_CODE
-    return {"ordered": str(int(order.ordered)), "on_dead": order.on_dead, "oldest_code": str(oldest)}
 
 
 class Schema:
@@ -55,7 +48,7 @@ class Schema:
         if self.is_ready:
             return
         settings = await self._executor.transact(self._fit_settings, writes=False)
-        if self._creates and _version_of(settings) < self.version:
+        if self._creates and self._is_unfinished(settings):
             await self._upgrade()
             settings = await self._executor.transact(self._fit_settings, writes=False)
         await self._check(settings)
@@ -75,9 +68,21 @@ class Schema:
         await self._check(await self._executor.transact(self._fit_settings, writes=False))
         self.is_ready = True
 
+    async def status(self) -> SchemaStatus:
+        """What is there, and whether `ensure` would take it as it is."""
+        settings = await self._executor.transact(self._fit_settings, writes=False)
+        inventory = await self._executor.transact(self._inventory, writes=False)
+        version = _version_of(settings)
+        gaps = inventory.missing(version or self.version) if inventory.tables else ()
+        facts = [f"fact {name}" for name in _absent(settings)] if inventory.tables else ()
+        return SchemaStatus(version, self.version, (*gaps, *facts), self._problem(settings, inventory))
+
+    def _is_unfinished(self, settings: Mapping[str, str]) -> bool:
+        return _version_of(settings) < self.version or bool(_absent(settings))
+
     async def _upgrade(self) -> None:
-        while (found := await self._executor.transact(self._version, writes=False)) < self.version:
-            await self._executor.transact(partial(self._migrate, is_new=found == 0))
+        while self._is_unfinished(settings := await self._executor.transact(self._settings, writes=False)):
+            await self._executor.transact(partial(self._migrate, is_new=not settings))
 
     async def _reorder(self, tx: Tx) -> None:
         await self._lock(tx, is_new=False)
@@ -86,9 +91,6 @@ class Schema:
         finally:
             await self._optional(tx, "schema_unlock")
 
-    async def _version(self, tx: Tx) -> int:
-        return _version_of(await self._settings(tx))
-
     async def _migrate(self, tx: Tx, *, is_new: bool) -> None:
         """One stretch of migrations. The lock is held by this transaction; what runs online does so beside it, and
         would wait for ever for a change of the table that this one has made."""
@@ -96,20 +98,45 @@ class Schema:
         try:
             settings = await self._settings(tx)
             current = _version_of(settings)
+            inventory = await self._inventory(tx) if current == 0 or _absent(settings) else None
+            if inventory is not None and inventory.tables and await self._mended(tx, settings, inventory):
+                return
             stretch = self._stretch(current)
-            is_foreign = current == 0 and await self._has(tx, self._names.table)
             try:
                 for migration in stretch:
                     await self._apply(tx, migration, is_new=current == 0)
             except Exception as error:
-                if is_foreign:
-                    raise self._foreign() from error
+                if inventory is not None and inventory.tables:
+                    raise self._foreign(inventory) from error
                 raise
+            if inventory is not None and inventory.tables:  # where a table that is there is passed over
+                made = await self._inventory(tx)
+                if made.missing(stretch[-1].number):
+                    raise self._foreign(made)
             if stretch:
-                facts = _facts(self._order) if current == 0 else facts_of(kept_order(settings))
+                facts = _new_facts(self._order) if current == 0 else facts_of(kept_order(settings))
                 await self._set_all(tx, {**facts, "version": str(stretch[-1].number)})
         finally:
             await self._optional(tx, "schema_unlock")
+
+    async def _mended(self, tx: Tx, settings: Mapping[str, str], inventory: Inventory) -> bool:
+        """Tell what is not told of tables that are whole: of a dump without rows, or of a script that was cut off.
+        False where tables are still to be made, which not every database does all or none of."""
+        version = _version_of(settings) or inventory.version
+        if inventory.missing(version):
+            raise self._foreign(inventory)
+        if version == 0:
+            return False
+        untold = {name: value for name, value in _new_facts(self._order).items() if name not in settings}
+        await self._set_all(tx, {**untold, "version": str(version)})
+        if self._names.side("partition") in inventory.tables and not await tx.fetch(self._sql["fleet_partitions"].sql):
+            for statement in (each for step in self._migrations for each in step.statements):
+                if statement.startswith(("INSERT", "WITH")):
+                    await tx.execute(statement)
+        return True
+
+    async def _inventory(self, tx: Tx) -> Inventory:
+        return await take_inventory(tx, self._sql, self._names)
 
     async def _lock(self, tx: Tx, *, is_new: bool) -> None:
         """By what every database has to lock; or by the tables, once they are there and where that is better. Behind
@@ -158,35 +185,43 @@ class Schema:
         return await tx.fetch(statement.sql, statement.bind(name=self._names.qualified(self._names.table)))
 
     async def _check(self, settings: dict[str, str]) -> None:
-        if not settings:
-            is_there = await self._executor.transact(lambda tx: self._has(tx, self._names.table), writes=False)
-            raise self._foreign() if is_there else missing(self._names)
+        inventory = await self._executor.transact(self._inventory, writes=False) if _absent(settings) else None
+        if (problem := self._problem(settings, inventory)) is not None:
+            raise problem
+        self.store_id = settings["store_id"]
+
+    def _problem(self, settings: Mapping[str, str], inventory: Inventory | None) -> OutboxError | None:
+        """Why this release cannot work with what the tables say of themselves."""
+        table, absent = self._names.table, _absent(settings)
+        if absent:
+            return self._foreign(inventory) if inventory is not None and inventory.tables else missing(self._names)
         version, oldest_code = int(settings["version"]), int(settings["oldest_code"])
         if version < self.version:
-            raise SchemaMismatch(
-                f"the schema of {self._names.table} is at version {version}, this release needs {self.version}",
-                fix="call outbox.create_schema(), which upgrades it",
+            return SchemaMismatch(
+                f"the schema of {table} is at version {version}, this release needs {self.version}",
+                fix="call outbox.create_schema(), which upgrades it; or run the script of "
+                f"schema_sql(…, from_version={version}, to_version={self.version})",
             )
         if oldest_code > self.version:
-            raise SchemaMismatch(
-                f"the schema of {self._names.table} is at version {version} and serves releases from {oldest_code} on; "
+            return SchemaMismatch(
+                f"the schema of {table} is at version {version} and serves releases from {oldest_code} on; "
                 f"this one is {self.version}",
                 fix="upgrade aftercommit in this process",
             )
-        self.store_id = settings.get("store_id")
         ours = (str(PARTITION_COUNT), HASH_NAME)
         if (settings["partitions"], settings["hash"]) != ours:
-            raise SchemaMismatch(
-                f"{self._names.table} was made with {settings['partitions']} partitions by {settings['hash']}, "
+            return SchemaMismatch(
+                f"{table} was made with {settings['partitions']} partitions by {settings['hash']}, "
                 f"this release uses {ours[0]} by {ours[1]}",
                 fix="use the release that the table was made with",
             )
         if (kept := kept_order(settings)) != self._order:
-            raise SchemaMismatch(
-                f"{self._names.table} was made with {kept}, this outbox has {self._order}",
+            return SchemaMismatch(
+                f"{table} was made with {kept}, this outbox has {self._order}",
                 fix=f"give this process {kept}; or stop all others and call outbox.create_schema() of this one",
                 kept=kept._asdict(),
             )
+        return None
 
     async def _fit_settings(self, tx: Tx) -> dict[str, str]:
         if unfit := await self._optional(tx, "unfit"):
@@ -198,20 +233,28 @@ class Schema:
 
     async def _settings(self, tx: Tx) -> dict[str, str]:
         """Everything the schema table knows; empty when there is none."""
-        if not await self._has(tx, self._names.side("schema")):
+        exists = self._sql["has_table"]
+        values = exists.bind(name=self._names.side("schema"), schema=self._names.schema)
+        if not (await tx.fetch(exists.sql, values))[0][0]:
             return {}
         return {row[0]: row[1] for row in await tx.fetch(self._sql["settings"].sql)}
 
-    async def _has(self, tx: Tx, name: str) -> bool:
-        exists = self._sql["has_table"]
-        return bool((await tx.fetch(exists.sql, exists.bind(name=name, schema=self._names.schema)))[0][0])
-
-    def _foreign(self) -> SchemaMismatch:
+    def _foreign(self, inventory: Inventory) -> SchemaMismatch:
+        """What is there and what is not, and the way out."""
+        there, side = ", ".join(inventory.tables), self._names.side("schema")
+        if inventory.version:
+            return SchemaMismatch(
+                f"{there}: all of version {inventory.version} is there, but {side} does not say what it should",
+                fix="call outbox.create_schema(), which tells it anew; first restore a dump that has the rows of "
+                f"{side}, if these tables are copies of others in use",
+            )
+        gaps = ", ".join(inventory.missing(self.version))
+        drops = "; ".join(f"DROP TABLE {self._names.qualified(name)}" for name in inventory.tables)
         return SchemaMismatch(
-            f"a table {self._names.table} is there, but create_schema() has not made it, or not to its end: "
-            f"{self._names.side('schema')} does not tell its version",
-            fix="if create_schema() was cut off, call it again; if create_all() or Alembic's autogenerate made it, "
-            "drop it and its side tables first, and see aftercommit.alembic; if it is another program's, set table=…",
+            f"{there}: there, but create_schema() has not made it, or not to its end. Missing: {gaps}, and what "
+            f"{side} says of its version",
+            fix="if create_schema() was cut off, call it again; if autogenerate alone made it and no event is in it: "
+            f"{drops}; then create_schema(), or aftercommit.alembic; if it is another program's, set table=…",
         )
 
     async def _set_all(self, tx: Tx, facts: Mapping[str, str]) -> None:
@@ -219,9 +262,9 @@ class Schema:
         for name, value in facts.items():
             await tx.execute(statement.sql, statement.bind(name=name, value=value))
 
-    def script(self, first: int = 1, last: int | None = None) -> str:
-        """Migrations as one script, all or some, with the facts that `ensure` looks for."""
-        return script_of(self._sql, self._names, self._order, first=first, last=last)
+    def steps(self, from_version: int = 0, to_version: int | None = None) -> list[Step]:
+        """The way from one version to another, with the facts that `ensure` looks for."""
+        return steps_between(self._sql, self._names, self._order, from_version=from_version, to_version=to_version)
 
 
 def _version_of(settings: Mapping[str, str]) -> int:
@@ -229,24 +272,10 @@ def _version_of(settings: Mapping[str, str]) -> int:
     return int(settings.get("version", 0))
 
 
-def _facts(order: Order) -> dict[str, str]:
-    """What a new table keeps for ever, and its order."""
-    return {"store_id": str(uuid4()), "partitions": str(PARTITION_COUNT), "hash": HASH_NAME, **facts_of(order)}
+def _absent(settings: Mapping[str, str]) -> list[str]:
+    """The facts that the tables do not tell."""
+    return [name for name in _FACTS if name not in settings]
 
 
-def script_of(
-    sql: Statements, names: TableNames, order: Order = UNORDERED, *, first: int = 1, last: int | None = None
-) -> str:
-    """The whole schema for a table that is not there yet, or some steps for one that may be in use: then what runs
-    online stays so, and the script is for no transaction."""
-    steps = [step for step in sql.migrations() if first <= step.number <= (last or step.number)]
-    statements = [each for step in steps for each in step.statements]
-    table, version = names.qualified(names.side("schema")), str(steps[-1].number)
-    if first == 1:
-        statements = [each.replace(" CONCURRENTLY", "") for each in statements]
-        facts = {"version": version, **_facts(order)}
-        values = ",\n  ".join(f"('{name}', '{value}')" for name, value in facts.items())
-        statements.append(f"INSERT INTO {table} (name, value) VALUES\n  {values}")
-    else:
-        statements.append(f"UPDATE {table} SET value = '{version}' WHERE name = 'version'")  # noqa: S608
-    return ";\n\n".join(statements) + ";\n"
+def _new_facts(order: Order) -> dict[str, str]:
+    return {"store_id": str(uuid4()), **lasting_facts(), **facts_of(order)}

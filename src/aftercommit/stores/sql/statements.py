@@ -226,10 +226,21 @@ class Statements(dict[str, Statement]):
 
     def migrations(self) -> list[Migration]:
         """All there are, in order."""
+        return self._steps("migrations")
+
+    def downgrades(self) -> list[Migration]:
+        """What takes each of them back, in the same order."""
+        return self._steps("downgrades")
+
+    def _steps(self, folder: str) -> list[Migration]:
         return [
             Migration(int(name[:4]), list(_split(self._expand(text))), name.endswith(".online"))
-            for name, text in sorted(_texts(self._dialect.package, "migrations").items())
+            for name, text in sorted(_texts(self._dialect.package, folder).items())
         ]
+
+    def word(self, name: str) -> str:
+        """How this database says it."""
+        return self._words[name]
 
     def _load(self, text: str) -> Statement:
         text = self._with_variables(self._expand(text).strip())

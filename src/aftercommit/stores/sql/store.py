@@ -12,7 +12,17 @@ from aftercommit.errors import InvalidOption, OutboxError
 from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
 from aftercommit.events.headers import HeaderCodec, headers_by
 from aftercommit.events.order import Heads, HeadsRequest, KeyClaimRequest, Order
-from aftercommit.ports import AdoptedTx, Capabilities, Diagnosis, Membership, OpenTransaction, Records, Tx, Wakeups
+from aftercommit.ports import (
+    AdoptedTx,
+    Capabilities,
+    Diagnosis,
+    Membership,
+    OpenTransaction,
+    Records,
+    SchemaStatus,
+    Tx,
+    Wakeups,
+)
 from aftercommit.stores.sql.execution import Executor, Fault, explained
 from aftercommit.stores.sql.firsts import Firsts
 from aftercommit.stores.sql.membership import SqlMembership
@@ -31,6 +41,7 @@ from aftercommit.stores.sql.rows import (
 from aftercommit.stores.sql.runs import head_of, run_values
 from aftercommit.stores.sql.schema import Schema
 from aftercommit.stores.sql.statements import Dialect, Statements, TableNames, statements_of
+from aftercommit.stores.sql.steps import script_of
 from aftercommit.stores.sql.table import OwnTable
 
 T = TypeVar("T")
@@ -128,9 +139,13 @@ class SqlStore:
     async def create_schema(self) -> None:
         await self._explained(self._schema.create())
 
-    def schema_sql(self, first: int = 1, last: int | None = None) -> str:
-        """The script that makes the tables, for people who run their own migrations; or some steps of it."""
-        return self._schema.script(first, last)
+    async def schema_status(self) -> SchemaStatus:
+        return await self._explained(self._schema.status())
+
+    def schema_sql(self, from_version: int = 0, to_version: int | None = None) -> str:
+        """The script that makes the tables, for people who run their own migrations; or what leads from one version
+        to another."""
+        return script_of(self._schema.steps(from_version, to_version))
 
     async def begin(self, isolation: str | None = None) -> OpenTransaction:
         try:

@@ -44,6 +44,9 @@ class OwnTable:
     def values_of(self, event: NewEvent) -> dict[str, object]:
         return insert_values(event, self._dialect.times)
 
+    def creation(self) -> list[str]:
+        return [step.sql for step in self._schema.steps()]
+
     def lock_keys(self, keys: Sequence[str]) -> tuple[str, dict[str, object]]:
         statement = self._sql["lock_keys"]
         sql = statement.sql

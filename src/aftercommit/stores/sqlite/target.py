@@ -52,7 +52,8 @@ DIALECT: Final = Dialect(
             " json_extract(value, '$[4]') AS delay, json_extract(value, '$[5]') AS error,"
             " json_extract(value, '$[6]') AS counted, json_extract(value, '$[7]') AS done"
             " FROM json_each(:held)) AS held"
-        )
+        ),
+        "new_id": "lower(" + " || '-' || ".join(f"hex(randomblob({size}))" for size in (4, 2, 2, 2, 6)) + ")",
     },
     times=IN_MICROS,
     name_sql="SELECT file FROM pragma_database_list WHERE name = 'main'",

@@ -52,6 +52,7 @@ DIALECT: Final = Dialect(
         "since": "DATEDIFF_BIG(microsecond, $, {now})",
         "until": "DATEDIFF_BIG(microsecond, {now}, $)",
         "table_by": "{table} WITH (READPAST, READCOMMITTEDLOCK)",
+        "new_id": "LOWER(CONVERT(nvarchar(36), NEWID()))",
     },
     parameters={
         **dict.fromkeys(("payload", "headers", "error"), "CAST($ AS nvarchar(max))"),
@@ -68,6 +69,7 @@ DIALECT: Final = Dialect(
         "aggregate_type": "nvarchar(128)",
         "status": "smallint",
         **dict.fromkeys(("name", "duty"), "nvarchar(64)"),
+        "qualified": "nvarchar(256)",
         "value": "nvarchar(255)",
     },
     times=TIMES,
