@@ -178,7 +178,7 @@ class Awaited:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._inner, name)
         if name in _PLAIN or not callable(value):
-            return Awaited(value) if name in ("dead", "records") else value
+            return Awaited(value) if name in ("dead", "pending", "records") else value
 
         if name == "transaction":
             return lambda *a, **k: Awaited(value(*a, **k))

@@ -28,7 +28,8 @@ from aftercommit import (
     UnknownStore,
 )
 from aftercommit.async_outbox import AsyncTransaction
-from aftercommit.outbox import DeadLetters, RecordCounts, Transaction
+from aftercommit.outbox import DeadLetters, EventRecords, PendingLetters, Transaction
+from aftercommit.polling.pending import PendingEvents
 from aftercommit.polling.records import OutboxRecords
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour
@@ -74,6 +75,7 @@ NAMES = [
     "DuplicateHandler",
     "DuplicateListener",
     "EventEnvelope",
+    "EventRecord",
     "EventId",
     "EventInterceptor",
     "EventListener",
@@ -142,6 +144,8 @@ NAMES = [
     "Serializer",
     "Source",
     "Stats",
+    "Summary",
+    "TypeSummary",
     "StoreBusy",
     "StoreForbidden",
     "StoreFull",
@@ -171,7 +175,7 @@ METHODS = {
     *("begin", "close", "create_schema", "drain", "poll", "purge", "register", "start", "stats", "transaction"),
     *("check_health", "dead", "health", "is_started", "multi_node", "single_node", "write", "write_all", "writer_only"),
     *("schema_sql", "schema_status"),
-    *("cluster", "configured", "diagnose", "ordered", "owner_id", "records"),
+    *("cancel", "cluster", "configured", "diagnose", "ordered", "owner_id", "pending", "records", "replay_done"),
     *("attach", "fallback", "handler", "include", "publish", "subscribe", "upcast"),
 }
 
@@ -208,10 +212,11 @@ def test_the_methods_of_an_outbox_are_these() -> None:
     [
         (Outbox, AsyncOutbox),
         (DeadLetters, DeadEvents),
-        (RecordCounts, OutboxRecords),
+        (PendingLetters, PendingEvents),
+        (EventRecords, OutboxRecords),
         (Transaction, AsyncTransaction),
     ],
-    ids=["outbox", "dead letters", "records", "transaction"],
+    ids=["outbox", "dead letters", "pending", "records", "transaction"],
 )
 def test_both_colours_have_the_same_methods_with_the_same_parameters(blocking: type, asynchronous: type) -> None:
     assert public(blocking) == public(asynchronous)
@@ -237,6 +242,7 @@ def test_what_waits_is_awaited_and_the_rest_is_plain_in_both() -> None:
         "configured",
         "ordered",
         "owner_id",
+        "pending",
         "records",
         "attach",
         "schema_sql",

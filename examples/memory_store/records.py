@@ -5,58 +5,98 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
-from aftercommit.events.claims import Backlog, DeadEvent, DeadFilter
+from aftercommit.events.claims import Backlog
+from aftercommit.events.columns import COLUMNS
 from aftercommit.events.order import BlockedKey
+from aftercommit.events.records import EventFilter, EventRecord, Summary
 from aftercommit.events.redact import storable
-from aftercommit.stores.sql.rows import IN_MICROS, dead_of
-from examples.memory_store.rows import MICRO, NEW, Row, Rows, now
-
-DEAD = (
-    "event_id", "handler_id", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "event_key", "payload",
-    "payload_bytes", "headers", "attempts", "last_error", "created_at", "done_at", "position",
-)  # fmt: skip
+from aftercommit.stores.sql.rows import IN_MICROS, record_of, summary_of
+from examples.memory_store.rows import FREE, MICRO, NEW, Row, Rows, now
 
 
 class MemoryRecords:
     """The table as people look at it and clean it."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, *, deletes: bool = False) -> None:
         self._rows = rows
+        self._deletes = deletes
 
-    def _dead(self, where: DeadFilter) -> list[Row]:
-        wanted = {name: getattr(where, name) for name in ("event_type", "aggregate_type")}
-        return self._rows.where(
-            lambda row: row["status"] == 3 and all(value in (None, row[name]) for name, value in wanted.items())
-        )
+    def _dead(self, where: EventFilter) -> list[Row]:
+        return self._rows.where(lambda row: row["status"] == 3 and matches(row, where))
 
-    def _dead_of(self, event_id: str, handler_id: str | None) -> list[Row]:
-        dead = self._dead(DeadFilter())
-        return [row for row in dead if row["event_id"] == event_id and handler_id in (None, row["handler_id"])]
+    def _pending(self, where: EventFilter) -> list[Row]:
+        rows = self._rows.where(lambda row: row["status"] in (0, 2) and matches(row, where))
+        return sorted(rows, key=lambda row: (row["available_at"], row["position"]))
 
-    async def query_dead(self, where: DeadFilter, limit: int) -> list[DeadEvent]:
-        return [dead_of([row[name] for name in DEAD], IN_MICROS) for row in self._dead(where)[:limit]]
+    def _of(self, status: int, event_id: str, handler_id: str | None) -> list[Row]:
+        return [
+            row
+            for row in self._rows.where(lambda row: row["status"] == status and row["event_id"] == event_id)
+            if handler_id in (None, row["handler_id"])
+        ]
 
-    async def count_dead(self, where: DeadFilter) -> int:
+    async def query_dead(self, where: EventFilter, limit: int, after: EventRecord | None = None) -> list[EventRecord]:
+        return page(self._dead(where), limit, after)
+
+    async def count_dead(self, where: EventFilter) -> int:
         return len(self._dead(where))
 
+    async def query_pending(
+        self, where: EventFilter, limit: int, after: EventRecord | None = None
+    ) -> list[EventRecord]:
+        return page(self._pending(where), limit, after)
+
+    async def count_pending(self, where: EventFilter) -> int:
+        return len(self._pending(where))
+
+    async def query(self, where: EventFilter, limit: int, after: EventRecord | None = None) -> list[EventRecord]:
+        return page(self._rows.where(lambda row: matches(row, where))[::-1], limit, after)
+
+    async def find(self, event_id: str, *, is_prefix: bool, limit: int) -> list[EventRecord]:
+        def is_wanted(row: Row) -> bool:
+            return bool(row["event_id"] == event_id or (is_prefix and row["event_id"].startswith(event_id)))
+
+        return page(self._rows.where(is_wanted), limit, None)
+
+    async def summary(self, limit: int) -> Summary:
+        rows = self._pending(EventFilter())[:limit] + self._dead(EventFilter())[:limit]
+        return summary_of(
+            [(row["event_type"], row["handler_id"], row["status"], 1, due_for(row)) for row in rows], limit
+        )
+
     async def replay(self, event_id: str, handler_id: str | None) -> int:
-        return self._again(self._dead_of(event_id, handler_id))
+        return self._again(self._of(3, event_id, handler_id))
+
+    async def replay_done(self, event_id: str, handler_id: str | None) -> int:
+        return self._again(self._of(1, event_id, handler_id))
 
     def _again(self, rows: list[Row]) -> int:
         for row in rows:
             row |= {**NEW, "available_at": now(), "lease_epoch": row["lease_epoch"] + 1}
         return len(rows)
 
-    async def replay_after(self, where: DeadFilter, position: int, limit: int) -> tuple[int, int | None]:
+    async def replay_after(self, where: EventFilter, position: int, limit: int) -> tuple[int, int | None]:
         rows = [row for row in self._dead(where) if row["position"] > position][:limit]
         return self._again(rows), rows[-1]["position"] if len(rows) == limit else None
 
     async def discard(self, event_id: str, handler_id: str | None, reason: str) -> int:
-        rows = self._dead_of(event_id, handler_id)
+        rows = self._of(3, event_id, handler_id)
         for row in rows:
             error = storable(f"discarded: {reason}" if reason else "discarded")
             row |= {"status": 1, "done_at": now(), "last_error": error, "lease_epoch": row["lease_epoch"] + 1}
         return len(rows)
+
+    async def cancel(self, event_id: str, handler_id: str | None) -> int:
+        with self._rows.lock:
+            at = now()
+            rows = self._of(0, event_id, handler_id) + self._of(2, event_id, handler_id)
+            free = [row for row in rows if row["locked_by"] is None or row["lease_until"] <= at]
+            if self._deletes:
+                return self._rows.drop(free)
+            for row in free:
+                over = {"status": 1, "done_at": at, "last_error": "cancelled", "abandoned": 0}
+                row |= {**FREE, **over, "lease_epoch": row["lease_epoch"] + 1}
+            return len(free)
 
     async def purge(self, older_than: timedelta, *, dead: bool, limit: int) -> int:
         before = now() - older_than // MICRO
@@ -72,7 +112,7 @@ class MemoryRecords:
         leased = [row for row in rows if row["locked_by"] is not None and row["lease_until"] > at]
         oldest = max((at - row["available_at"] for row in rows if row["available_at"] <= at), default=0)
         new = [row for row in rows if row["status"] == 0]
-        dead = self._dead(DeadFilter())
+        dead = self._dead(EventFilter())
         return Backlog(len(new), len(rows) - len(new), len(dead), len(leased), oldest * MICRO)
 
     async def count_done(self, limit: int | None) -> int:
@@ -83,6 +123,32 @@ class MemoryRecords:
 
     async def blocked(self, limit: int) -> list[BlockedKey]:
         return []  # it keeps no order
+
+
+def matches(row: Row, where: EventFilter) -> bool:
+    """What is None does not matter."""
+    wanted = {
+        **{name: getattr(where, name) for name in ("event_type", "aggregate_type", "handler_id", "aggregate_id")},
+        "tenant_id": where.tenant_id,
+        "event_key": where.key,
+        "status": where.status,
+    }
+    return (
+        all(value in (None, row[name]) for name, value in wanted.items())
+        and (where.error is None or where.error in (row["last_error"] or ""))
+        and (where.older_than is None or row["created_at"] < now() - where.older_than // MICRO)
+    )
+
+
+def page(rows: list[Row], limit: int, after: EventRecord | None) -> list[EventRecord]:
+    """What comes behind the last record of the page before."""
+    places = [row["position"] for row in rows]
+    start = 0 if after is None else places.index(after.position) + 1
+    return [record_of([row[column.name] for column in COLUMNS], IN_MICROS) for row in rows[start : start + limit]]
+
+
+def due_for(row: Row) -> int | None:
+    return None if row["status"] == 3 else now() - row["available_at"]
 
 
 def ended(row: Row) -> int:

@@ -39,7 +39,7 @@ class MemoryStore:
     def __init__(self, rows: Rows, *, delete_completed: bool = False) -> None:
         self._rows = rows
         self._deletes = delete_completed
-        self.records = MemoryRecords(rows)
+        self.records = MemoryRecords(rows, deletes=delete_completed)
 
     # ------------------------------------------------------------ life: a dict is there
 

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from aftercommit.errors import UnroutableEvent as UnroutableEvent
     from aftercommit.errors import UnsupportedTransaction as UnsupportedTransaction
     from aftercommit.events.claims import Claimed as Claimed
-    from aftercommit.events.claims import DeadEvent as DeadEvent
     from aftercommit.events.claims import Lease as Lease
     from aftercommit.events.claims import PartitionHasher as PartitionHasher
     from aftercommit.events.classes import outbox_event as outbox_event
@@ -92,6 +91,10 @@ if TYPE_CHECKING:
     from aftercommit.events.outcome import Unavailable as Unavailable
     from aftercommit.events.queued import QueuedEvent as QueuedEvent
     from aftercommit.events.queued import Source as Source
+    from aftercommit.events.records import DeadEvent as DeadEvent
+    from aftercommit.events.records import EventRecord as EventRecord
+    from aftercommit.events.records import Summary as Summary
+    from aftercommit.events.records import TypeSummary as TypeSummary
     from aftercommit.events.retry import Exponential as Exponential
     from aftercommit.events.retry import ExponentialJitter as ExponentialJitter
     from aftercommit.events.retry import Fixed as Fixed
@@ -147,7 +150,7 @@ _HOMES = {
         "StoreFull", "StoreReadOnly", "StoreUnavailable", "TransactionEnded", "UndecodablePayload", "UndecodableRow",
         "UnknownStore", "UnroutableEvent", "UnsupportedTransaction",
     ),
-    "events.claims": ("Claimed", "DeadEvent", "Lease", "PartitionHasher"),
+    "events.claims": ("Claimed", "Lease", "PartitionHasher"),
     "events.classes": ("outbox_event",),
     "events.codec": ("JsonSerializer", "MsgpackSerializer", "Serializer"),
     "events.context": ("ContextProvider", "EventMetadata", "FailureContext", "StoredError", "current_context"),
@@ -162,6 +165,7 @@ _HOMES = {
         "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError", "Unavailable",
     ),
     "events.queued": ("QueuedEvent", "Source"),
+    "events.records": ("DeadEvent", "EventRecord", "Summary", "TypeSummary"),
     "events.retry": ("Exponential", "ExponentialJitter", "Fixed", "Jittered", "Linear", "NoRetry", "RetryPolicy"),
     "handlers.handler": ("Handler",),
     "handlers.listeners": ("DefaultListenerRegistry", "MultiListenerRegistry"),

@@ -19,6 +19,7 @@ from aftercommit.events.ids import EventId, EventIds
 from aftercommit.events.order import Cluster
 from aftercommit.health import Health
 from aftercommit.polling.manual import DrainResult
+from aftercommit.polling.pending import PendingEvents
 from aftercommit.polling.records import OutboxRecords
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, SchemaStatus, TxContext
@@ -208,8 +209,22 @@ class AsyncOutbox(OutboxBase):
 
     @property
     def records(self) -> OutboxRecords:
-        """The rows in numbers, for monitoring: by status, done ones too, and by partition."""
+        """The rows, by id and by status; and in numbers, for monitoring: by status, type and partition."""
         return self._records()
+
+    @property
+    def pending(self) -> PendingEvents:
+        """The events that are not delivered yet: query, count."""
+        return self._pending()
+
+    async def cancel(self, event_id: str, *, handler_id: str | None = None) -> bool:
+        """End an event that is not delivered yet, as DONE with the error "cancelled". False when it has ended, and when
+        it is being delivered or about to be: a process holds it."""
+        return await self._cancel(event_id, handler_id)
+
+    async def replay_done(self, event_id: str, *, handler_id: str | None = None) -> bool:
+        """Deliver an event again that is DONE, with all its attempts. False when it is not, or was deleted."""
+        return await self._replay_done(event_id, handler_id)
 
     async def purge(self, older_than: Duration | None = None, *, dead: bool | None = None) -> int:
         """Delete rows that ended longer ago than that; by default purge_retention. Dead ones only when asked to."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
@@ -16,7 +15,6 @@ from aftercommit.engine import Ending, Engine
 from aftercommit.errors import ColourMismatch, InvalidOption, NotInTransaction, UnsupportedTransaction
 from aftercommit.events.durations import Duration, duration, seconds_of
 from aftercommit.events.log import Log
-from aftercommit.events.order import Cluster
 from aftercommit.events.payloads import PayloadTypes
 from aftercommit.handlers.bus import Bus
 from aftercommit.handlers.handler import AnyHandler, Fallback
@@ -26,12 +24,10 @@ from aftercommit.handlers.set import HandlerSet
 from aftercommit.health import NOT_STARTED, Health
 from aftercommit.hooks import Listener
 from aftercommit.options import Wiring
-from aftercommit.polling.diagnosis import Examination
-from aftercommit.polling.records import OutboxRecords
-from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.detect import open_store
+from aftercommit.tending import Tended
 from aftercommit.transactions.by_hand import ByHand
 from aftercommit.transactions.joined import DbapiTransaction, is_of_sqlalchemy
 from aftercommit.transactions.owned import OwnedTransaction, innermost
@@ -48,7 +44,7 @@ R = TypeVar("R")
 Step = TypeVar("Step", bound=Callable[[Any], Any])
 
 
-class OutboxBase(Wired, HandlerSet, ABC):
+class OutboxBase(Wired, Tended, HandlerSet, ABC):
     """What both colours share: configuration, registration, and everything that needs no waiting."""
 
     _colour: ClassVar[Colour]
@@ -272,32 +268,6 @@ class OutboxBase(Wired, HandlerSet, ABC):
             raise InvalidOption(
                 f"{method}() makes no sense on a writer-only outbox, which delivers nothing", fix="use Outbox(…)"
             )
-
-    def _dead(self) -> DeadEvents:
-        return DeadEvents(
-            self._store.records,
-            self._store.open,
-            on_change=lambda: self._engine.unblocked() if self._engine else None,
-        )
-
-    def _records(self) -> OutboxRecords:
-        def cluster() -> Awaitable[Cluster]:
-            return self._current().cluster()
-
-        is_shared = self.config.ordered and self._store.membership is not None
-        return OutboxRecords(self._store.records, self._store.open, cluster, is_shared=is_shared)
-
-    def _examination(self) -> Examination:
-        return Examination(self._store, self._router, self.config)
-
-    async def _purge(self, older_than: Duration | None, dead: bool | None) -> int:
-        age: timedelta | None = self.config.purge_retention
-        if older_than is not None:
-            age = duration(older_than, name="older_than")
-        if age is None:
-            raise InvalidOption("purge() does not know how old is old", fix='purge("7d"), or set purge_retention')
-        await self._store.open()
-        return await self._current().purge.purge(age, dead=self.config.purge_dead if dead is None else dead)
 
     def _after_fork(self) -> None:
         """Nothing of the parent's may be used in a child: its threads are not here, its connections are its own."""

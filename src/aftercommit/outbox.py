@@ -19,6 +19,7 @@ from aftercommit.events.ids import EventId, EventIds
 from aftercommit.events.order import Cluster
 from aftercommit.health import Health
 from aftercommit.polling.manual import DrainResult
+from aftercommit.polling.pending import PendingEvents
 from aftercommit.polling.records import OutboxRecords
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import Colour, Runtime, SchemaStatus, TxContext
@@ -175,9 +176,23 @@ class Outbox(OutboxBase):
         return DeadLetters(self._dead())
 
     @property
-    def records(self) -> RecordCounts:
-        """The rows in numbers, for monitoring: by status, done ones too, and by partition."""
-        return RecordCounts(self._records())
+    def records(self) -> EventRecords:
+        """The rows, by id and by status; and in numbers, for monitoring: by status, type and partition."""
+        return EventRecords(self._records())
+
+    @property
+    def pending(self) -> PendingLetters:
+        """The events that are not delivered yet: query, count."""
+        return PendingLetters(self._pending())
+
+    def cancel(self, event_id: str, *, handler_id: str | None = None) -> bool:
+        """End an event that is not delivered yet, as DONE with the error "cancelled". False when it has ended, and when
+        it is being delivered or about to be: a process holds it."""
+        return run(self._cancel(event_id, handler_id))
+
+    def replay_done(self, event_id: str, *, handler_id: str | None = None) -> bool:
+        """Deliver an event again that is DONE, with all its attempts. False when it is not, or was deleted."""
+        return run(self._replay_done(event_id, handler_id))
 
     def purge(self, older_than: Duration | None = None, *, dead: bool | None = None) -> int:
         """Delete rows that ended longer ago than that; by default purge_retention. Dead ones only when asked to."""
@@ -281,9 +296,19 @@ class DeadLetters(_Blocking[DeadEvents]):
     discard = _blocking(DeadEvents.discard)
 
 
-class RecordCounts(_Blocking[OutboxRecords]):
+class PendingLetters(_Blocking[PendingEvents]):
+    """`outbox.pending` for threads."""
+
+    query = _blocking(PendingEvents.query)
+    count = _blocking(PendingEvents.count)
+
+
+class EventRecords(_Blocking[OutboxRecords]):
     """`outbox.records` for threads."""
 
+    find = _blocking(OutboxRecords.find)
+    query = _blocking(OutboxRecords.query)
+    summary = _blocking(OutboxRecords.summary)
     count_by_status = _blocking(OutboxRecords.count_by_status)
     counts = _blocking(OutboxRecords.counts)
     partition_stats = _blocking(OutboxRecords.partition_stats)

@@ -12,7 +12,7 @@ import pytest
 
 from aftercommit import EventEnvelope, EventStatus, InvalidName, InvalidOption, NoRetry
 from aftercommit.config import OutboxConfig, Wiring
-from aftercommit.events.claims import DeadFilter
+from aftercommit.events.records import EventFilter
 from aftercommit.polling.upkeep import DeadEvents, Purge
 from tests.delivery.faulty import Unreachable, with_runtime
 from tests.support import PATIENCE, Collector, World
@@ -119,7 +119,7 @@ def test_an_event_that_dies_again_is_not_replayed_again(world: World) -> None:
         asked = Collector()
 
         class Records:
-            async def replay_after(self, where: DeadFilter, position: int, limit: int) -> tuple[int, int | None]:
+            async def replay_after(self, where: EventFilter, position: int, limit: int) -> tuple[int, int | None]:
                 asked.add(position)
                 # All of them are dead again, or were never changed; there is an end all the same.
                 return (limit, position + limit) if position < 10 else (0, None)
@@ -127,10 +127,21 @@ def test_an_event_that_dies_again_is_not_replayed_again(world: World) -> None:
         async def open_store() -> None: ...
 
         told = Collector()
-        dead = DeadEvents(Records(), open_store, on_change=lambda: told.add(None))  # type: ignore[arg-type]
+        paused = Collector()
+
+        async def pause(seconds: float) -> None:
+            paused.add(seconds)
+
+        dead = DeadEvents(Records(), open_store, on_change=lambda: told.add(None), pause=pause)  # type: ignore[arg-type]
         assert await dead.replay_all(batch_size=5) == 10
         assert asked == [0, 5, 10]
-        assert len(told) == 1
+        assert (len(told), len(paused)) == (1, 0)
+        assert await dead.replay_all(batch_size=5, rate=20) == 10
+        assert asked[3:] == [0, 2, 4, 6, 8, 10], "a tenth of a second's worth at a time"
+        assert paused == [0.1] * 5
+        assert len(told) == 1 + 6, "each time"
+        assert await dead.replay_all(rate=0.5) == 10
+        assert paused[5:] == [2.0] * 10, "one by one"
 
     with_runtime(world, scenario)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aftercommit.errors import SchemaMissing
-from aftercommit.events.claims import DeadFilter
+from aftercommit.events.records import EventFilter
 from aftercommit.ports import Colour
 from aftercommit.testing.kit import event, ids, look
 from tests.stores.kit import alter, insert, run_in, store_at
@@ -49,9 +49,9 @@ def test_a_table_that_is_gone_is_named_by_those_who_look_at_records(tmp_path: Pa
         await store.open()
         alter(path, "DROP TABLE outbox_event")
         for work in (
-            store.records.query_dead(DeadFilter(), 1),
+            store.records.query_dead(EventFilter(), 1),
             store.records.replay("x", None),
-            store.records.replay_after(DeadFilter(), 0, 1),
+            store.records.replay_after(EventFilter(), 0, 1),
             store.records.backlog(),
         ):
             with pytest.raises(SchemaMissing, match="outbox_event"):

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from aftercommit.events.claims import ClaimRequest, DeadFilter, Settlement
+from aftercommit.events.claims import ClaimRequest, Settlement
 from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Retry
+from aftercommit.events.records import EventFilter
 from aftercommit.runtime.threads import run
 from aftercommit.testing.kit import LEASE, lease_of, look
 from tests.conftest import on_both_mysqls
@@ -150,10 +151,10 @@ def test_a_group_is_renewed_by_its_own_rows(table: Table, store: Any) -> None:
 
 
 def test_the_dead_are_found_by_the_page(table: Table, store: Any) -> None:
-    page, count = cost(store, store.records.query_dead(DeadFilter(), BATCH))
+    page, count = cost(store, store.records.query_dead(EventFilter(), BATCH))
     assert len(page) == BATCH
     assert count < FEW
-    (replayed, last), count = cost(store, store.records.replay_after(DeadFilter(), page[-1].position, BATCH))
+    (replayed, last), count = cost(store, store.records.replay_after(EventFilter(), page[-1].position, BATCH))
     assert (replayed, last is not None) == (BATCH, True)
     assert count < FEW
 

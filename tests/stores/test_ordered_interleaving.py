@@ -11,9 +11,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from aftercommit.events.claims import DeadFilter, Settlement
+from aftercommit.events.claims import Settlement
 from aftercommit.events.order import KeyRule
 from aftercommit.events.outcome import DONE, RELEASE, Dead, Outcome, Retry
+from aftercommit.events.records import EventFilter
 from aftercommit.stores.sql.statements import Statement
 from aftercommit.testing.kit import HOUR, LEASE, ids, settle
 from aftercommit.testing.runs import CONTINUES, PASSES, STRICT, claim_keys, line, run_of
@@ -186,7 +187,7 @@ def test_a_dead_head_that_is_replayed_meanwhile_keeps_its_key_blocked_for_this_c
         postgres_table.change(given[0].event_id, status=3, done_at=postgres_table.now())
 
     async def meanwhile(store: Any, given: list[Any]) -> None:
-        assert (await store.records.replay_after(DeadFilter(), 0, 10))[0] == 1
+        assert (await store.records.replay_after(EventFilter(), 0, 10))[0] == 1
 
     given, got = claimed_at_the_gate(way, postgres_table, meanwhile, before=before)
     assert got == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aftercommit.events.claims import DeadFilter
+from aftercommit.events.records import EventFilter
 from tests import servers
 from tests.conftest import without
 from tests.stores.postgres_kit import Table, Way
@@ -100,7 +100,7 @@ def test_the_schema_is_made_and_looked_after_through_a_pooler(
         async with way.opened(way.at(pooler.url), table="pooled", create_schema=True) as store:
             for _ in range(12):
                 assert (await store.records.backlog()).new == 0
-                assert await store.records.count_dead(DeadFilter()) == 0
+                assert await store.records.count_dead(EventFilter()) == 0
         async with way.opened(way.at(pooler.url), table="pooled") as store:
             assert store.is_ready
 

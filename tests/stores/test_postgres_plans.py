@@ -17,6 +17,7 @@ from aftercommit.events.outcome import DONE
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
+from aftercommit.stores.sql.words import FILTERED
 from aftercommit.testing.kit import LEASE, lease_of
 from tests.stores.postgres_kit import Table, Way
 
@@ -249,12 +250,18 @@ def test_a_claim_without_its_index_would_be_seen(postgres_table: Table) -> None:
 # ---------------------------------------------------------------- the rest
 
 
+#: Whatever rows there are.
+ANY = dict.fromkeys((*FILTERED, "error", "older_than"))
+
 OTHERS = {
     "next_due": (),
-    "query_dead": {"event_type": None, "aggregate_type": None, "limit": BATCH},
+    "query_dead": {**ANY, "position": 0, "limit": BATCH},
+    "query_pending": {**ANY, "status": None, "floor_at": "-infinity", "floor_position": -1, "limit": BATCH},
+    "query": {**ANY, "status": None, "before_id": "z", "before_handler": "", "limit": BATCH},
+    "find": {"event_id": "done-1", "last_id": "done-11", "limit": BATCH},
     "purge": {"status": 1, "older_than": 1, "limit": BATCH},
     "purge_aged": {"older_than": 1, "limit": BATCH},
-    "replay_after": {"position": 0, "event_type": None, "aggregate_type": None, "limit": BATCH},
+    "replay_after": {**ANY, "position": 0, "limit": BATCH},
 }
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from aftercommit.events.claims import DeadFilter, Settlement, Undecodable
+from aftercommit.events.claims import Settlement, Undecodable
 from aftercommit.events.outcome import DONE, Dead, Retry
+from aftercommit.events.records import EventFilter
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
@@ -114,10 +115,10 @@ class TestSqlite(SqliteHooks, SqlConformance, StoreConformance):
             (claimed,) = await take(store)
             assert claimed.event == given
             assert await settle(store, claimed.lease, Dead("no"))
-            (dead,) = await store.records.query_dead(DeadFilter(), 10)
+            (dead,) = await store.records.query_dead(EventFilter(), 10)
             assert (dead.payload, dead.last_error) == ('{"a": "é"}', "no")
             assert (await store.records.backlog()).dead == 1
-            assert await store.records.replay_after(DeadFilter(), 0, 10) == (1, None)
+            assert await store.records.replay_after(EventFilter(), 0, 10) == (1, None)
             opened = await store.executor.begin()
             assert (await opened.query("SELECT 'text'")).rows == [{"only": "the user's"}]
             opened.connection.row_factory = None

@@ -47,6 +47,14 @@ KINDS = {
     "next_due": [exp.Declare, exp.Select],
     "query_dead": [exp.Declare, exp.Select],
     "count_dead": [exp.Declare, exp.Select],
+    "query_pending": [exp.Declare, exp.Select],
+    "count_pending": [exp.Declare, exp.Select],
+    "query": [exp.Declare, exp.Select],
+    "find": [exp.Select],
+    "summary": [exp.Declare, exp.Union],
+    "replay_done": [exp.Declare, exp.Update],
+    "cancel": [exp.Declare, exp.Update],
+    "withdraw": [exp.Declare, exp.Delete],
     "replay": [exp.Declare, exp.Update],
     "replay_after": [exp.Declare, exp.Update],
     "discard": [exp.Declare, exp.Update],
@@ -113,6 +121,11 @@ HINTS = {
     "next_due": [READING],
     "query_dead": [READING],
     "count_dead": [READING],
+    "query_pending": [READING],
+    "count_pending": [READING],
+    "query": [READING],
+    "find": [READING],
+    "summary": [READING, READING],
     "backlog": [READING, READING],
     "count_done": [READING],
     "duty_found": [("UPDLOCK", "HOLDLOCK")],
@@ -295,7 +308,7 @@ def test_a_replay_returns_positions(loaded: Statements) -> None:
 
 @pytest.mark.parametrize("name", [name for name, kinds in KINDS.items() if exp.Update in kinds and name != "claim"])
 def test_only_what_is_asked_for_returns_rows(name: str, loaded: Statements) -> None:
-    counted = {"mark_suspect", "replay", "discard", "set_setting", "claim_mark", "pass_over"}
+    counted = {"mark_suspect", "replay", "replay_done", "cancel", "discard", "set_setting", "claim_mark", "pass_over"}
     counted |= {name for name in KINDS if name.startswith(("fleet_", "duty_"))}
     assert (last(loaded[name]).args.get("returning") is None) == (name in counted)
 

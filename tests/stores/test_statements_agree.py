@@ -24,6 +24,7 @@ SAME_AS = {
     "claim": "claim_mark",
     "insert_many": "insert",
     "replay_after": "replay",
+    "replay_done": "replay",
     "replay_positions": "replay",
 }
 

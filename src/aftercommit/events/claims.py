@@ -161,34 +161,6 @@ def order_key_of(event: EventEnvelope) -> OrderKey:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadEvent:
-    """A row that ran out of attempts, as far as it can be read."""
-
-    event_id: str
-    handler_id: str
-    event_type: str
-    aggregate_type: str
-    aggregate_id: str | None
-    tenant_id: str | None
-    key: str | None
-    payload: str | bytes
-    headers: dict[str, str]
-    attempts: int
-    last_error: str
-    created_at: datetime
-    dead_at: datetime | None
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeadFilter:
-    """Which dead events: all, of one event type, of one aggregate type, or of both."""
-
-    event_type: str | None = None
-    aggregate_type: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Backlog:
     """Unfinished rows in the table, by status, and the age of the oldest one that is due."""
 

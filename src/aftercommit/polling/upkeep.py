@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from enum import Enum
-from typing import Any, Final
+from typing import Final, Unpack
 
 from aftercommit.config import OutboxConfig
-from aftercommit.errors import InvalidOption
-from aftercommit.events.claims import DeadEvent, DeadFilter
 from aftercommit.events.log import Log
-from aftercommit.events.names import name_of
+from aftercommit.events.records import DeadEvent, EventRecord
+from aftercommit.polling.filters import Filters, above_zero, at_least_one, filter_of, place_of
 from aftercommit.ports import Records, Runtime
 from aftercommit.service import Service
 
@@ -19,29 +17,40 @@ log = Log("aftercommit.upkeep")
 
 _REPLAYED_AT_ONCE: Final = 100
 
+#: A rate is kept in steps of a tenth of a second, or in single events.
+_STEPS_A_SECOND: Final = 10
+
 
 class DeadEvents:
     """`outbox.dead`: the dead letters. A replayed event is NEW again, with all its attempts."""
 
     def __init__(
-        self, records: Records, open_store: Callable[[], Awaitable[None]], *, on_change: Callable[[], None]
+        self,
+        records: Records,
+        open_store: Callable[[], Awaitable[None]],
+        *,
+        on_change: Callable[[], None],
+        pause: Callable[[float], Awaitable[None]],
     ) -> None:
-        """`on_change`: something may be delivered that could not be before."""
+        """`on_change`: something may be delivered that could not be before. `pause` lets so many seconds pass."""
         self._records = records
         self._open_store = open_store
         self._on_change = on_change
+        self._pause = pause
 
     async def query(
-        self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None, limit: int = 100
+        self, *, limit: int = 100, after: EventRecord | None = None, **filters: Unpack[Filters]
     ) -> list[DeadEvent]:
-        """Dead events, oldest first."""
+        """Dead events in order of position; the next page with the last one of this page as `after`."""
+        where, place, most = filter_of(**filters), place_of(after), at_least_one(limit, "limit")
         await self._open_store()
-        return await self._records.query_dead(dead_filter(event_type, aggregate_type), at_least_one(limit, "limit"))
+        return await self._records.query_dead(where, most, place)
 
-    async def count(self, *, event_type: str | Enum | None = None, aggregate_type: str | Enum | None = None) -> int:
+    async def count(self, **filters: Unpack[Filters]) -> int:
         """How many."""
+        where = filter_of(**filters)
         await self._open_store()
-        return await self._records.count_dead(dead_filter(event_type, aggregate_type))
+        return await self._records.count_dead(where)
 
     async def replay(self, event_id: str, *, handler_id: str | None = None) -> bool:
         """Make it NEW again, with all its attempts. False when it is not dead."""
@@ -52,15 +61,16 @@ class DeadEvents:
         return replayed > 0
 
     async def replay_all(
-        self,
-        *,
-        event_type: str | Enum | None = None,
-        aggregate_type: str | Enum | None = None,
-        batch_size: int = _REPLAYED_AT_ONCE,
+        self, *, batch_size: int = _REPLAYED_AT_ONCE, rate: float | None = None, **filters: Unpack[Filters]
     ) -> int:
-        """Replay every dead event once, in order of position; how many. One that dies again is not replayed again."""
+        """Replay every dead event once, in order of position; how many. One that dies again is not replayed again.
+
+        With a `rate`, so many in a second: this call waits in between, and what is replayed is delivered meanwhile.
+        """
+        where, limit = filter_of(**filters), at_least_one(batch_size, "batch_size")
+        if rate is not None:
+            limit = min(limit, max(1, int(above_zero(rate, "rate") / _STEPS_A_SECOND)))
         await self._open_store()
-        where, limit = dead_filter(event_type, aggregate_type), at_least_one(batch_size, "batch_size")
         total, position = 0, 0
         while True:
             replayed, last = await self._records.replay_after(where, position, limit)
@@ -68,6 +78,9 @@ class DeadEvents:
             if last is None:
                 break
             position = last
+            if rate is not None:
+                self._on_change()
+                await self._pause(replayed / rate)
         if total:
             self._on_change()
         return total
@@ -118,16 +131,3 @@ class Purge(Service):
         if self._by_age:
             return await self._records.purge_aged(older_than, limit=self._batch_size)
         return await self._records.purge(older_than, dead=dead, limit=self._batch_size)
-
-
-def dead_filter(event_type: str | Enum | None, aggregate_type: str | Enum | None) -> DeadFilter:
-    return DeadFilter(
-        None if event_type is None else name_of(event_type, "event_type", 128),
-        None if aggregate_type is None else name_of(aggregate_type, "aggregate_type", 64),
-    )
-
-
-def at_least_one(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidOption(f"{name} is {value!r}", fix=f"pass {name} as an int of at least 1")
-    return value

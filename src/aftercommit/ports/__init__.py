@@ -6,18 +6,11 @@ ports are imported from this door.
 
 from __future__ import annotations
 
+from aftercommit.ports.records import Records
 from aftercommit.ports.runtime import Colour, Monitor, Runtime, Task
 from aftercommit.ports.schema import SchemaStatus
 from aftercommit.ports.sql_table import SqlNames, SqlTable
-from aftercommit.ports.store import (
-    Capabilities,
-    Diagnosis,
-    EventStore,
-    Membership,
-    Records,
-    Wakeups,
-    WakeupsUnavailable,
-)
+from aftercommit.ports.store import Capabilities, Diagnosis, EventStore, Membership, Wakeups, WakeupsUnavailable
 from aftercommit.ports.transactions import AdoptedTx, Callback, OpenTransaction, Tx, TxContext, WrittenRows
 
 __all__ = [

@@ -8,19 +8,10 @@ from datetime import timedelta
 from typing import Protocol
 
 from aftercommit.errors import InvalidOption, OutboxError
-from aftercommit.events.claims import (
-    Backlog,
-    Claim,
-    ClaimRequest,
-    DeadEvent,
-    DeadFilter,
-    Lease,
-    NewEvent,
-    RowKey,
-    Settlement,
-)
+from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
 from aftercommit.events.findings import Finding, LeaseHolder, Waiting
-from aftercommit.events.order import BlockedKey, FleetView, Heads, HeadsRequest, Instance, KeyClaimRequest, Order
+from aftercommit.events.order import FleetView, Heads, HeadsRequest, Instance, KeyClaimRequest, Order
+from aftercommit.ports.records import Records
 from aftercommit.ports.runtime import Colour
 from aftercommit.ports.schema import SchemaStatus
 from aftercommit.ports.sql_table import SqlTable
@@ -185,40 +176,6 @@ class EventStore(Protocol):
 
     def is_row_fault(self, error: Exception) -> bool:
         """Whether a failed `settle` should be tried again row by row (a data error, a lock wait)."""
-
-
-class Records(Protocol):
-    """The table of events, as people look at it and clean it."""
-
-    async def query_dead(self, where: DeadFilter, limit: int) -> list[DeadEvent]: ...
-
-    async def count_dead(self, where: DeadFilter) -> int: ...
-
-    async def replay(self, event_id: str, handler_id: str | None) -> int:
-        """Make dead rows NEW again: attempts and abandoned at 0, due now, under a new epoch."""
-
-    async def replay_after(self, where: DeadFilter, position: int, limit: int) -> tuple[int, int | None]:
-        """Replay the next dead rows behind a position; how many, and the last position (None: no more)."""
-
-    async def discard(self, event_id: str, handler_id: str | None, reason: str) -> int:
-        """End dead rows as DONE without delivering them."""
-
-    async def purge(self, older_than: timedelta, *, dead: bool, limit: int) -> int:
-        """Delete terminal rows that ended longer ago than that."""
-
-    async def purge_aged(self, older_than: timedelta, *, limit: int) -> int:
-        """Delete the oldest rows whatever their status, as long as they are older than that."""
-
-    async def backlog(self) -> Backlog: ...
-
-    async def count_done(self, limit: int | None) -> int:
-        """How many rows are done, counted no further than `limit`; None: all of them."""
-
-    async def pending(self) -> dict[int, int]:
-        """How many unfinished rows each partition has, for those that have any."""
-
-    async def blocked(self, limit: int) -> list[BlockedKey]:
-        """Keys that have a dead event, each with its first one, in order of position."""
 
 
 class Diagnosis(Protocol):

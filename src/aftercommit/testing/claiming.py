@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from aftercommit.errors import OutboxError
-from aftercommit.events.claims import Claimed, DeadFilter, Undecodable
+from aftercommit.events.claims import Claimed, Undecodable
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retry
+from aftercommit.events.records import EventFilter
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import HOUR, LEASE, SECOND, event, ids, insert, look, settle, take, take_one
 
@@ -245,5 +246,5 @@ class ClaimingContract(StoreHooks):
         assert good.event == sound
         assert await settle(store, bad.lease, Dead("UndecodableRow: headers", counted=False))
         assert await take(store) == []
-        (dead,) = await store.records.query_dead(DeadFilter(), 10)
+        (dead,) = await store.records.query_dead(EventFilter(), 10)
         assert (dead.event_id, dead.headers, dead.attempts) == (damaged.event_id, {}, 0)

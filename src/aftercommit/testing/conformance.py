@@ -8,6 +8,8 @@ from aftercommit.testing.fidelity import FidelityContract
 from aftercommit.testing.fleet import FleetContract
 from aftercommit.testing.groups import GroupsContract
 from aftercommit.testing.heads import HeadsContract
+from aftercommit.testing.looking import LookingContract
+from aftercommit.testing.mending import MendingContract
 from aftercommit.testing.naming import NamingContract
 from aftercommit.testing.ordering import OrderingContract
 from aftercommit.testing.passing import PassingContract
@@ -29,6 +31,8 @@ class CoreConformance(
     GroupsContract,
     FencingContract,
     RecordsContract,
+    LookingContract,
+    MendingContract,
     PurgingContract,
 ):
     """What a store promises that keeps no order and knows no fleet."""

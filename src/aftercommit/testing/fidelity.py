@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from aftercommit.events.claims import DeadFilter, Settlement
+from aftercommit.events.claims import Settlement
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.outcome import DONE, Dead, Defer, Outcome, Release, Retry
+from aftercommit.events.records import EventFilter
 from aftercommit.events.redact import MAX_ERROR_LENGTH, error_text
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import NOON, event, insert, settle, take, take_one
@@ -84,7 +85,7 @@ class FidelityContract(StoreHooks):
         assert type(claimed.event.payload) is type(payload)
         assert claimed.event.payload == payload
         assert await settle(store, claimed.lease, Dead("seen"))
-        assert [dead.payload for dead in await store.records.query_dead(DeadFilter(), 10)] == [payload]
+        assert [dead.payload for dead in await store.records.query_dead(EventFilter(), 10)] == [payload]
 
     @played
     async def test_the_envelope_is_the_same_on_every_redelivery(self) -> None:
@@ -188,6 +189,6 @@ class FidelityContract(StoreHooks):
         outcomes: list[Outcome] = [Retry(timedelta(0), text), Dead(text), DONE]
         assert not await store.settle([Settlement(lease, each) for lease, each in zip(leases, outcomes, strict=True)])
         assert [row["last_error"] for row in self.rows()] == [text, text, None]
-        assert [dead.last_error for dead in await store.records.query_dead(DeadFilter(), 10)] == [text]
+        assert [dead.last_error for dead in await store.records.query_dead(EventFilter(), 10)] == [text]
         assert await settle(store, (await take_one(store)).lease, Retry(timedelta(0), text))
         assert await store.records.discard(self.rows()[1]["event_id"], None, text) == 1

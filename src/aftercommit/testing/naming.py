@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 
 from aftercommit.errors import InvalidOption
-from aftercommit.events.claims import DeadFilter, NewEvent, RowKey, Settlement
+from aftercommit.events.claims import NewEvent, RowKey, Settlement
 from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retry
+from aftercommit.events.records import EventFilter
 from aftercommit.ports import EventStore
 from aftercommit.testing.hooks import played
 from aftercommit.testing.kit import LEASE, event, ids, insert, settle, take, take_one
@@ -28,7 +29,7 @@ NOT_YET = timedelta(seconds=-1)
 
 async def walk(store: EventStore) -> None:
     """Every statement that a store has, once."""
-    records, every = store.records, DeadFilter()
+    records, every = store.records, EventFilter()
     kinds: list[Outcome] = [DONE, Retry(NOW, "r"), Dead("d"), Defer(NOW), RELEASE]
     given = [event() for _ in kinds]
     await insert(store, given[0])

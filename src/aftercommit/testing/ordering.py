@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from aftercommit.errors import OutboxError
-from aftercommit.events.claims import DeadFilter, Settlement, Undecodable
+from aftercommit.events.claims import Settlement, Undecodable
 from aftercommit.events.order import BlockedKey, OrderKey
 from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retry
+from aftercommit.events.records import EventFilter
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import HOUR, LEASE, event, ids, insert, settle, take, together
 from aftercommit.testing.runs import (
@@ -242,7 +243,7 @@ class OrderingContract(StoreHooks):
         if way == "replay":
             assert await store.records.replay(given[0].event_id, None) == 1
         elif way == "replay_after":
-            assert (await store.records.replay_after(DeadFilter(), 0, 10))[0] == 1
+            assert (await store.records.replay_after(EventFilter(), 0, 10))[0] == 1
         else:
             assert await store.records.discard(given[0].event_id, None, "enough") == 1
         assert await run_of(store) == ids(given[1:] if way == "discard" else given)

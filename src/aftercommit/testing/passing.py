@@ -47,6 +47,15 @@ class PassingContract(StoreHooks):
         assert await run_of(store, rule=PASSES_ALL) == ids([given[1], given[2], given[4]])
 
     @played
+    async def test_a_key_goes_on_behind_a_cancelled_head(self) -> None:
+        store = await self.opened(delete_completed=False)
+        given = await line(store, "a", 3)
+        self.change(given[0].event_id, available_at=self.now() + HOUR)
+        assert await run_of(store) == []
+        assert await store.records.cancel(given[0].event_id, None) == 1
+        assert await run_of(store) == ids(given[1:])
+
+    @played
     async def test_a_locked_row_means_nothing_of_the_key_where_rows_are_passed_over(self) -> None:
         """Also one that is only passed over: whoever has it may be leasing what follows it."""
         self.needs_skipping()

@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from aftercommit.events.claims import DeadFilter
 from aftercommit.events.envelope import EventStatus
+from aftercommit.events.records import EventFilter
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import HOUR, event, ids, insert, take, take_one
 
-ALL = DeadFilter()
+ALL = EventFilter()
 A_DAY = timedelta(days=1)
 
 
@@ -60,11 +60,11 @@ class RecordsContract(StoreHooks):
         await insert(store, event("A", aggregate_type="X"))
         for where, expected in (
             (ALL, [one, two, three]),
-            (DeadFilter("A"), [one, two]),
-            (DeadFilter(aggregate_type="X"), [one, three]),
-            (DeadFilter("A", "X"), [one]),
-            (DeadFilter("B", "Y"), []),
-            (DeadFilter("unknown"), []),
+            (EventFilter("A"), [one, two]),
+            (EventFilter(aggregate_type="X"), [one, three]),
+            (EventFilter("A", "X"), [one]),
+            (EventFilter("B", "Y"), []),
+            (EventFilter("unknown"), []),
         ):
             assert ids(await store.records.query_dead(where, 100)) == ids(expected)
             assert await store.records.count_dead(where) == len(expected)
@@ -173,7 +173,7 @@ class RecordsContract(StoreHooks):
     async def test_replaying_all_goes_by_the_filter(self) -> None:
         store = await self.opened()
         await self.dead(store, event("A"), event("B"), event("A", aggregate_type="X"))
-        assert (await store.records.replay_after(DeadFilter("A"), 0, 10))[0] == 2
+        assert (await store.records.replay_after(EventFilter("A"), 0, 10))[0] == 2
         assert [row["status"] for row in self.rows()] == [0, 3, 0]
         assert {row["lease_epoch"] for row in self.rows() if row["status"] == 0} == {2}
 

@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from aftercommit.events.claims import DeadFilter, RowKey, Settlement
+from aftercommit.events.claims import RowKey, Settlement
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Outcome, Release, Retry
+from aftercommit.events.records import EventFilter
 from aftercommit.events.redact import MAX_ERROR_LENGTH, error_text
 from aftercommit.testing.hooks import StoreHooks, played
 from aftercommit.testing.kit import HOUR, SECOND, event, insert, settle, take, take_one
@@ -87,7 +88,7 @@ class SettlingContract(StoreHooks):
         assert row["status"] == (EventStatus.DEAD if is_over else EventStatus.RETRY)
         assert before <= row["done_at"] <= self.now() if is_over else row["done_at"] is None
         assert len(await take(store)) == (not is_over)
-        dead = await store.records.query_dead(DeadFilter(), 10)
+        dead = await store.records.query_dead(EventFilter(), 10)
         assert [each.attempts for each in dead] == ([6] if is_over else [])
 
     @pytest.mark.parametrize(("counted", "attempts"), [(True, 1), (False, 0)])

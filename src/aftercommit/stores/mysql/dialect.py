@@ -37,6 +37,7 @@ DIALECT: Final = Dialect(
         "until": "TIMESTAMPDIFF(MICROSECOND, {now}, $)",
         "table_by": "{table} FORCE INDEX ({index:$})",
         "new_id": "UUID()",
+        "change_by": "{table} FORCE INDEX ({index:$})",
     },
     # Bytes travel as hexadecimal text, which no SQL mode and no character set of the caller's connection can change.
     parameters={"payload_bytes": "UNHEX($)"},

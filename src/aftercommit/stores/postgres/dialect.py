@@ -12,6 +12,7 @@ from aftercommit.stores.postgres.diagnosis import PostgresDiagnosis
 from aftercommit.stores.sql.changes import ByStatement
 from aftercommit.stores.sql.runs import RunsByStatement
 from aftercommit.stores.sql.statements import Dialect
+from aftercommit.stores.sql.words import FILTERED
 
 
 def array_literal(values: Sequence[Any]) -> str:
@@ -87,11 +88,12 @@ PSYCOPG: Final = Dialect(
         "unfinished": "status NOT IN (1, 3)",
         "is_dead": "status >= 3",
         "new_id": "CAST(gen_random_uuid() AS text)",
+        "has_error": "strpos(last_error, :error) > 0",
     },
     parameters={
         **dict.fromkeys(("limit", "run", "reach", "position", "floor_position"), "$::bigint"),
         **dict.fromkeys(("delay", "lock_timeout", "skip_recent", "older_than", "silent_for", "lasts"), "$::bigint"),
-        **dict.fromkeys(("owner", "handler_id", "event_type", "aggregate_type"), "$::text"),
+        **dict.fromkeys(("owner", "event_id", "error", *FILTERED), "$::text"),
         **dict.fromkeys(("name", "qualified", "after_key"), "$::text"),
         "table": "CAST($ AS text)",  # SQLAlchemy, which sends this statement too, does not see a name before two colons
         **dict.fromkeys(("stops", "blocks", "is_alone"), "$::boolean"),

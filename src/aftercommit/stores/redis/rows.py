@@ -10,10 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from aftercommit.errors import UndecodableRow
-from aftercommit.events.claims import Claimed, ClaimRequest, DeadEvent, Lease, NewEvent, RowKey, Undecodable
+from aftercommit.events.claims import Claimed, ClaimRequest, Lease, NewEvent, RowKey, Undecodable
 from aftercommit.events.codec import decode_headers, encode_headers
-from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.envelope import EventEnvelope, EventStatus
 from aftercommit.events.order import KeyClaimRequest, OrderKey
+from aftercommit.events.records import EventRecord
 from aftercommit.stores.redis.scripts import Word
 from aftercommit.stores.sql.rows import instant, instant_to_micros, to_micros
 
@@ -133,15 +134,15 @@ def whole_row(packed: bytes, envelope: bytes | None) -> dict[str, Any]:
     return row | dict(zip(ENVELOPE, kept, strict=True))
 
 
-def dead_of(found: Sequence[Any]) -> DeadEvent:
-    """A dead row, as far as it can be read. One whose headers cannot be read is shown without them."""
+def record_of(found: Sequence[Any]) -> EventRecord:
+    """A row for people, as far as it can be read. One whose headers cannot be read is shown without them."""
     position, packed, envelope = found
     row = whole_row(packed, envelope)
     try:
         headers = decode_headers(row["headers"])
     except UndecodableRow:
         headers = {}
-    return DeadEvent(
+    return EventRecord(
         event_id=row["event_id"],
         handler_id=row["handler_id"],
         event_type=row["event_type"],
@@ -154,6 +155,16 @@ def dead_of(found: Sequence[Any]) -> DeadEvent:
         attempts=row["attempts"],
         last_error=row["last_error"] or "",
         created_at=instant(row["created_at"]),
-        dead_at=None if row["done_at"] is None else instant(row["done_at"]),
         position=int(position),
+        status=EventStatus(row["status"]),
+        abandoned=row["abandoned"],
+        partition=order_key_of(row["lane"]).partition,
+        content_type=row["content_type"] or "",
+        payload_version=row["payload_version"] or 1,
+        occurred_at=instant(row["occurred_at"] or row["created_at"]),
+        scheduled_at=_instant_or_none(row["scheduled_at"]),
+        available_at=instant(int(row["available_at"])),
+        done_at=_instant_or_none(row["done_at"]),
+        locked_by=row["locked_by"] or None,
+        lease_until=_instant_or_none(row["lease_until"]),
     )

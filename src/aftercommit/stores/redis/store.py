@@ -94,7 +94,7 @@ class RedisStore:
         #: Channels are the server's and not a database's, so their names tell the database.
         self._channel = names[f"wake:{database}"]
         self._listening: set[RedisWakeups] = set()
-        self.records: Records = RedisRecords(self.server)
+        self.records: Records = RedisRecords(self.server, self._deletes)
         self.diagnosis: Diagnosis | None = RedisDiagnosis(self.server)
         self.membership: Membership | None = RedisMembership(self.server)
 

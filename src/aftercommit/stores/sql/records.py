@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any, Final
 
-from aftercommit.events.claims import Backlog, DeadEvent, DeadFilter
+from aftercommit.events.claims import Backlog
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.order import BlockedKey
+from aftercommit.events.records import EventFilter, EventRecord, Summary
 from aftercommit.events.redact import storable
 from aftercommit.stores.sql.changes import ByStatement
 from aftercommit.stores.sql.execution import Executor
-from aftercommit.stores.sql.rows import Times, dead_of, to_micros
-from aftercommit.stores.sql.statements import Statements
+from aftercommit.stores.sql.rows import record_of, summary_of, to_micros
+from aftercommit.stores.sql.statements import Dialect, Statements
 
 #: More rows than a table has.
 _ALL: Final = 2**62
+
+#: Behind every id.
+LAST_ID: Final = chr(0x10FFFF)
+
+_due: Final = attrgetter("available_at", "position")
 
 
 @dataclass(eq=False)
@@ -26,21 +33,59 @@ class SqlRecords:
 
     _executor: Executor
     _sql: Statements
-    _times: Times
+    _dialect: Dialect
     _changes: ByStatement
+    #: Rows that are done are deleted.
+    _deletes: bool
     _explained: Callable[[Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]]
 
-    async def query_dead(self, where: DeadFilter, limit: int) -> list[DeadEvent]:
-        rows = await self._read("query_dead", {**_filter(where), "limit": limit})
-        return [dead_of(row, self._times) for row in rows]
+    async def query_dead(self, where: EventFilter, limit: int, after: EventRecord | None = None) -> list[EventRecord]:
+        values = {**_filter(where), "position": 0 if after is None else after.position, "limit": limit}
+        return self._records(await self._read("query_dead", values))
 
-    async def count_dead(self, where: DeadFilter) -> int:
+    async def count_dead(self, where: EventFilter) -> int:
         return int((await self._read("count_dead", _filter(where)))[0][0])
+
+    async def query_pending(
+        self, where: EventFilter, limit: int, after: EventRecord | None = None
+    ) -> list[EventRecord]:
+        times = self._dialect.times
+        floor = (times.earliest, -1) if after is None else (times.write(after.available_at), after.position)
+        values = {**_filter(where), "floor_at": floor[0], "floor_position": floor[1], "limit": limit}
+        found: list[EventRecord] = []
+        for status in self._looks(where):
+            found += self._records(await self._read("query_pending", {**values, "status": status}))
+        return sorted(found, key=_due)[:limit]
+
+    def _looks(self, where: EventFilter) -> Sequence[int | None]:
+        """The status of each look, where one index does not serve both in order."""
+        if where.status is not None:
+            return (where.status.value,)
+        return (EventStatus.NEW.value, EventStatus.RETRY.value) if self._dialect.claims_by_status else (None,)
+
+    async def count_pending(self, where: EventFilter) -> int:
+        return int((await self._read("count_pending", {**_filter(where), "status": _status(where)}))[0][0])
+
+    async def query(self, where: EventFilter, limit: int, after: EventRecord | None = None) -> list[EventRecord]:
+        before = (LAST_ID, "") if after is None else (after.event_id, after.handler_id)
+        values = {**_filter(where), "before_id": before[0], "before_handler": before[1], "limit": limit}
+        return self._records(await self._read("query", {**values, "status": _status(where)}))
+
+    async def find(self, event_id: str, *, is_prefix: bool, limit: int) -> list[EventRecord]:
+        last = event_id + LAST_ID if is_prefix else event_id
+        found = self._records(await self._read("find", {"event_id": event_id, "last_id": last, "limit": limit}))
+        return sorted(found, key=attrgetter("position"))
+
+    async def summary(self, limit: int) -> Summary:
+        return summary_of(await self._read("summary", {"limit": limit}), limit)
 
     async def replay(self, event_id: str, handler_id: str | None) -> int:
         return await self._change("replay", {"event_id": event_id, "handler_id": handler_id})
 
-    async def replay_after(self, where: DeadFilter, position: int, limit: int) -> tuple[int, int | None]:
+    async def replay_done(self, event_id: str, handler_id: str | None) -> int:
+        return await self._change("replay_done", {"event_id": event_id, "handler_id": handler_id})
+
+    async def replay_after(self, where: EventFilter, position: int, limit: int) -> tuple[int, int | None]:
         values = {**_filter(where), "position": position, "limit": limit}
         replayed: list[int] = await self._explained(self._changes.replay_after(values))
         return len(replayed), max(replayed) if len(replayed) == limit else None
@@ -48,6 +93,10 @@ class SqlRecords:
     async def discard(self, event_id: str, handler_id: str | None, reason: str) -> int:
         error = storable(f"discarded: {reason}" if reason else "discarded")
         return await self._change("discard", {"event_id": event_id, "handler_id": handler_id, "error": error})
+
+    async def cancel(self, event_id: str, handler_id: str | None) -> int:
+        name = "withdraw" if self._deletes else "cancel"
+        return await self._change(name, {"event_id": event_id, "handler_id": handler_id})
 
     async def purge(self, older_than: timedelta, *, dead: bool, limit: int) -> int:
         age = to_micros(older_than)
@@ -74,6 +123,9 @@ class SqlRecords:
         rows = await self._read("blocked", {"limit": limit})
         return [BlockedKey(key, event_id, handler, kind, error or "") for key, event_id, handler, kind, error in rows]
 
+    def _records(self, rows: list[Any]) -> list[EventRecord]:
+        return [record_of(row, self._dialect.times) for row in rows]
+
     async def _read(self, name: str, values: Mapping[str, object]) -> list[Any]:
         statement = self._sql[name]
         read = self._executor.fetch(statement.sql, statement.values(values), writes=False)
@@ -85,5 +137,18 @@ class SqlRecords:
         return int(await self._explained(self._executor.execute(statement.sql, statement.values(values))))
 
 
-def _filter(where: DeadFilter) -> dict[str, object]:
-    return {"event_type": where.event_type, "aggregate_type": where.aggregate_type}
+def _filter(where: EventFilter) -> dict[str, object]:
+    return {
+        "event_type": where.event_type,
+        "aggregate_type": where.aggregate_type,
+        "handler_id": where.handler_id,
+        "aggregate_id": where.aggregate_id,
+        "tenant_id": where.tenant_id,
+        "event_key": where.key,
+        "error": where.error,
+        "older_than": None if where.older_than is None else to_micros(where.older_than),
+    }
+
+
+def _status(where: EventFilter) -> int | None:
+    return None if where.status is None else where.status.value

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -10,12 +11,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from aftercommit.errors import UndecodableRow
-from aftercommit.events.claims import Claimed, ClaimRequest, DeadEvent, Lease, NewEvent, RowKey, Undecodable
-from aftercommit.events.columns import CLAIMED
-from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.claims import Claimed, ClaimRequest, Lease, NewEvent, RowKey, Undecodable
+from aftercommit.events.columns import CLAIMED, COLUMNS
+from aftercommit.events.envelope import EventEnvelope, EventStatus
 from aftercommit.events.fields import NO_HEADERS
 from aftercommit.events.headers import JSON_HEADERS, Headers
 from aftercommit.events.order import KeyClaimRequest, OrderKey
+from aftercommit.events.records import EventRecord, Summary, TypeSummary
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: For times in UTC that a driver reads without a zone.
@@ -175,29 +177,58 @@ def _done_handlers(text: str) -> tuple[str, ...]:
         ) from error
 
 
-def dead_of(row: Sequence[Any], times: Times) -> DeadEvent:
-    """A row of query_dead. One whose headers cannot be read is shown without them."""
-    (
-        event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, key, payload, payload_bytes,
-        headers, attempts, last_error, created_at, done_at, position,
-    ) = row  # fmt: skip
+_RECORDED: Final = [column.name for column in COLUMNS]
+
+
+def record_of(row: Sequence[Any], times: Times) -> EventRecord:
+    """A row with all its columns, for people. One whose headers cannot be read is shown without them."""
+    values = dict(zip(_RECORDED, row, strict=True))
     try:
-        readable = times.headers.decode(headers) if headers else {}
+        headers = times.headers.decode(values["headers"]) if values["headers"] else {}
     except UndecodableRow:
-        readable = {}
-    return DeadEvent(
-        event_id=event_id,
-        handler_id=handler_id,
-        event_type=event_type,
-        aggregate_type=aggregate_type,
-        aggregate_id=aggregate_id,
-        tenant_id=tenant_id,
-        key=key,
-        payload=payload if payload is not None else payload_bytes,
-        headers=readable,
-        attempts=attempts,
-        last_error=last_error or "",
-        created_at=times.read(created_at),
-        dead_at=None if done_at is None else times.read(done_at),
-        position=position,
+        headers = {}
+
+    def at(name: str) -> datetime | None:
+        return None if values[name] is None else times.read(values[name])
+
+    return EventRecord(
+        event_id=values["event_id"],
+        handler_id=values["handler_id"],
+        event_type=values["event_type"],
+        aggregate_type=values["aggregate_type"],
+        aggregate_id=values["aggregate_id"],
+        tenant_id=values["tenant_id"],
+        key=values["event_key"],
+        payload=values["payload"] if values["payload"] is not None else values["payload_bytes"],
+        headers=headers,
+        attempts=values["attempts"],
+        last_error=values["last_error"] or "",
+        created_at=times.read(values["created_at"]),
+        position=values["position"],
+        status=EventStatus(values["status"]),
+        abandoned=values["abandoned"],
+        partition=values["partition_no"],
+        content_type=values["content_type"],
+        payload_version=values["payload_version"],
+        occurred_at=times.read(values["occurred_at"]),
+        scheduled_at=at("scheduled_at"),
+        available_at=times.read(values["available_at"]),
+        done_at=at("done_at"),
+        locked_by=values["locked_by"] or None,
+        lease_until=at("lease_until"),
     )
+
+
+def summary_of(counts: Iterable[tuple[str, str, int, int, int | None]], limit: int) -> Summary:
+    """Of (event type, handler, status, count, microseconds since the first fell due): not due yet when below zero."""
+    found: dict[tuple[str, str], TypeSummary] = {}
+    seen = {"pending": 0, "dead": 0}
+    for event_type, handler_id, status, count, due in counts:
+        before = found.get((event_type, handler_id), TypeSummary(event_type, handler_id))
+        name = EventStatus(status).name.lower()
+        seen["dead" if name == "dead" else "pending"] += count
+        ages = [] if due is None or due < 0 else [timedelta(microseconds=int(due))]
+        ages += [] if before.oldest_due is None else [before.oldest_due]
+        more: dict[str, Any] = {name: getattr(before, name) + count}
+        found[event_type, handler_id] = replace(before, **more, oldest_due=max(ages, default=None))
+    return Summary(tuple(found[key] for key in sorted(found)), max(seen.values()) >= limit)

@@ -15,8 +15,9 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from aftercommit.errors import InvalidOption
-from aftercommit.events.columns import CLAIMED, GIVEN, WRITTEN, Kind
+from aftercommit.events.columns import CLAIMED, COLUMNS, GIVEN, WRITTEN, Column, Kind
 from aftercommit.stores.sql.rows import HELD_COLUMNS, IN_UTC, HeldRow, Times, as_group
+from aftercommit.stores.sql.words import WORDS
 
 if TYPE_CHECKING:
     from aftercommit.stores.sql.changes import ByStatement
@@ -37,37 +38,6 @@ SIDES: Final = ("schema", "instance", "partition", "failure", "pause")
 _COMMENT = re.compile(r"^\s*--.*$\n?", re.MULTILINE)
 _WORD = re.compile(r"\{(?P<word>[a-z_]+)(?::(?P<argument>[a-z_.()]+))?\}")
 _PARAMETER = re.compile(r"(?<![:\w]):(?P<name>[a-z_]+)\b(?=(?P<cast>::)?)")
-
-#: What statements say in braces; `$` is what stands behind the colon. A dialect may say each in its own way.
-WORDS: Final[Mapping[str, str]] = {
-    # An instant that many microseconds from now, by a parameter or a column; how long since or until one of a column.
-    "now_plus": "{now} + $",
-    "now_minus": "{now} - $",
-    "since": "{now} - $",
-    "until": "$ - {now}",
-    # A time as rows are to have it.
-    "read": "$",
-    # The table as somebody reads it who goes by that index.
-    "table_by": "{table}",
-    "unfinished": "status IN (0, 2)",
-    "is_dead": "status = 3",
-    # The lease is given back.
-    "free": "locked_by = NULL, locked_at = NULL, lease_until = NULL",
-    # As it was written, under a new epoch.
-    "new_again": (
-        "status = 0, attempts = 0, abandoned = 0, available_at = {now}, done_at = NULL, last_error = NULL,"
-        " done_handlers = NULL, {free}, lease_epoch = lease_epoch + 1"
-    ),
-    # `UPDATE {held_rows} SET … {if_held}` changes the rows of a group `held` whose lease still stands;
-    # `{if_held_returning}` returns their ids, too, where statements can.
-    "held_rows": "{table}",
-    "if_held": "FROM {held} WHERE {fence}",
-    "if_held_returning": "{if_held}",
-    "fence": (
-        "{table}.event_id = held.event_id AND {table}.handler_id = held.handler_id"
-        " AND locked_by = held.owner AND lease_epoch = held.epoch AND status IN (0, 2)"
-    ),
-}
 
 #: What only some outcomes have. A statement that names none of it needs only the key and the lease of held rows.
 _OF_OUTCOMES: Final = re.compile(r"\bheld\.(delay|error|counted|done)\b")
@@ -277,7 +247,9 @@ class Statements(dict[str, Statement]):
                 case "qualified_index":
                     return self._names.qualified(f"{self._names.table}_{argument}")
                 case "claimed":
-                    text = self._claimed(argument)
+                    text = self._read(CLAIMED, argument)
+                case "recorded":
+                    text = self._read(COLUMNS, argument)
                 case "values":
                     text = _values(argument)
                 case "held":
@@ -290,13 +262,13 @@ class Statements(dict[str, Statement]):
 
         return _WORD.sub(said, text)
 
-    def _claimed(self, source: str) -> str:
-        """What a claim reads, of the table or of another source of rows."""
+    def _read(self, columns: Sequence[Column], source: str) -> str:
+        """Columns as rows are to have them, of the table or of another source of rows."""
         prefix = {"": "", "table": "{table}."}.get(source, f"{source}.")
         read = self._words["read"]
         return ", ".join(
             read.replace("$", prefix + column.name) if column.kind is Kind.INSTANT else prefix + column.name
-            for column in CLAIMED
+            for column in columns
         )
 
 

@@ -9,7 +9,8 @@ from aftercommit.stores.sql.changes import ByStatement
 from aftercommit.stores.sql.diagnosis import SqlDiagnosis
 from aftercommit.stores.sql.rows import Times
 from aftercommit.stores.sql.runs import ConfirmedRuns
-from aftercommit.stores.sql.statements import WORDS, Dialect
+from aftercommit.stores.sql.statements import Dialect
+from aftercommit.stores.sql.words import WORDS
 
 #: datetime2 has no zone: what is written has to be UTC before, since the driver drops the zone without a word.
 TIMES: Final = Times(
@@ -53,6 +54,12 @@ DIALECT: Final = Dialect(
         "until": "DATEDIFF_BIG(microsecond, {now}, $)",
         "table_by": "{table} WITH (READPAST, READCOMMITTEDLOCK)",
         "new_id": "LOWER(CONVERT(nvarchar(36), NEWID()))",
+        "of_event": (
+            "event_id = :event_id AND DATALENGTH(event_id) = DATALENGTH(:event_id)"
+            " AND (:handler_id IS NULL"
+            " OR (handler_id = :handler_id AND DATALENGTH(handler_id) = DATALENGTH(:handler_id)))"
+        ),
+        "has_error": "CHARINDEX(:error, last_error COLLATE Latin1_General_100_BIN2) > 0",
     },
     parameters={
         **dict.fromkeys(("payload", "headers", "error"), "CAST($ AS nvarchar(max))"),
@@ -63,10 +70,12 @@ DIALECT: Final = Dialect(
     variables={
         **dict.fromkeys(("now", "floor_at"), "datetime2(6)"),
         **dict.fromkeys(("delay", "lock_timeout", "skip_recent", "older_than", "silent_for", "lasts"), "bigint"),
-        **dict.fromkeys(("owner", "id", "event_type"), "nvarchar(256)"),
-        "event_id": "nvarchar(72)",
-        "handler_id": "nvarchar(510)",
-        "aggregate_type": "nvarchar(128)",
+        **dict.fromkeys(("owner", "id", "event_type", "aggregate_id"), "nvarchar(256)"),
+        **dict.fromkeys(("event_id", "before_id"), "nvarchar(72)"),
+        **dict.fromkeys(("handler_id", "event_key"), "nvarchar(510)"),
+        **dict.fromkeys(("aggregate_type", "tenant_id"), "nvarchar(128)"),
+        "error": "nvarchar(max)",
+        "limit": "bigint",
         "status": "smallint",
         **dict.fromkeys(("name", "duty"), "nvarchar(64)"),
         "qualified": "nvarchar(256)",

@@ -122,6 +122,26 @@ local function replay(row, position, at)
   call('ZADD', order, 0, place(row, position))
 end
 
+-- Whether people ask for a row (EventFilter). What only the envelope knows is looked up when it matters.
+local function matches(row, position, where)
+  if (where.status and where.status ~= row[STATUS])
+    or (where.event_type and where.event_type ~= row[EVENT_TYPE])
+    or (where.aggregate_type and where.aggregate_type ~= row[AGGREGATE_TYPE])
+    or (where.handler_id and where.handler_id ~= row[HANDLER_ID])
+    or (where.error and not (row[LAST_ERROR] and string.find(row[LAST_ERROR], where.error, 1, true)))
+    or (where.older_than and row[CREATED_AT] >= now() - where.older_than) then
+    return false
+  end
+  if not (where.aggregate_id or where.tenant_id or where.key) then
+    return true
+  end
+  local packed = envelope_of(row, position)
+  local kept = packed and unpacked(packed) or {}
+  return (not where.aggregate_id or where.aggregate_id == kept[6])
+    and (not where.tenant_id or where.tenant_id == kept[7])
+    and (not where.key or where.key == kept[8])
+end
+
 -- The positions of a lane, first ones first.
 local function lane_of(index, lane, limit)
   local found = call('ZRANGEBYLEX', index, '[' .. lane .. '\0', '(' .. lane .. '\1', 'LIMIT', 0, limit)

@@ -1,11 +1,10 @@
--- Make the next dead rows behind a position new again, of these types, up to a limit; where to go on, and how many.
--- KEYS: meta rows free order dead dead_keys dead_at
-local event_type, aggregate_type, limit, page = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+-- Make the next dead rows behind a position new again that people ask for, up to a limit; where to go on, and how many.
+-- KEYS: meta events rows free order dead dead_keys dead_at
+local where, limit, page = unpacked(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local found, count, at = call('ZRANGEBYSCORE', dead, '(' .. ARGV[1], '+inf', 'LIMIT', 0, page), 0, now()
 for _, position in ipairs(found) do
   local row = read(position)
-  if (event_type == '' or event_type == row[EVENT_TYPE])
-    and (aggregate_type == '' or aggregate_type == row[AGGREGATE_TYPE]) then
+  if matches(row, position, where) then
     replay(row, position, at)
     count = count + 1
     if count == limit then

@@ -1,9 +1,5 @@
--- Dead events, oldest first.
-SELECT TOP (:limit)
-  event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, event_key, payload, payload_bytes,
-  headers, attempts, last_error, created_at, done_at, position
+-- Dead rows behind a position, in its order.
+SELECT TOP (:limit) {recorded}
 FROM {table} WITH (READPAST, READCOMMITTEDLOCK)
-WHERE status = 3
-  AND (:event_type IS NULL OR event_type = :event_type)
-  AND (:aggregate_type IS NULL OR aggregate_type = :aggregate_type)
+WHERE status = 3 AND position > :position AND {matching}
 ORDER BY position

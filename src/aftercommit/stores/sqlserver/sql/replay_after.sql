@@ -6,8 +6,7 @@ WITH dead AS (
   FROM {table} WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
   WHERE status = 3
     AND position > :position
-    AND (:event_type IS NULL OR event_type = :event_type)
-    AND (:aggregate_type IS NULL OR aggregate_type = :aggregate_type)
+    AND {matching}
   ORDER BY position
 )
 UPDATE dead

@@ -1,0 +1,98 @@
+"""Rows of the table as people see them: which ones they ask for, and what they get."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from aftercommit.events.envelope import EventStatus
+
+#: How many failures of a row are kept, the last ones.
+KEPT_FAILURES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """A row as far as it can be read; one whose headers cannot be read is shown without them. Times are the database's,
+    but for `occurred_at` and `scheduled_at`."""
+
+    event_id: str
+    handler_id: str
+    event_type: str
+    aggregate_type: str
+    aggregate_id: str | None
+    tenant_id: str | None
+    key: str | None
+    payload: str | bytes
+    headers: dict[str, str]
+    attempts: int
+    #: Of the last attempt that failed; empty when none did, or the event was delivered in the end.
+    last_error: str
+    created_at: datetime
+    position: int
+    status: EventStatus
+    #: Deliveries that began as a suspect and never reported.
+    abandoned: int
+    partition: int
+    content_type: str
+    payload_version: int
+    occurred_at: datetime
+    #: The time that the writer asked for.
+    scheduled_at: datetime | None
+    #: When it is due, or was.
+    available_at: datetime
+    #: When it ended, DONE or DEAD.
+    done_at: datetime | None
+    #: Who holds it, or held it last, if nobody gave the lease back.
+    locked_by: str | None
+    #: The lease stands until then, on the database's clock.
+    lease_until: datetime | None
+
+    @property
+    def dead_at(self) -> datetime | None:
+        """When it died."""
+        return self.done_at if self.status is EventStatus.DEAD else None
+
+
+#: What `outbox.dead` gives.
+DeadEvent = EventRecord
+
+
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    """Which rows: those that have all of this; what is None does not matter."""
+
+    event_type: str | None = None
+    aggregate_type: str | None = None
+    handler_id: str | None = None
+    aggregate_id: str | None = None
+    key: str | None = None
+    tenant_id: str | None = None
+    #: The class of the last error, or a part of its text, letter by letter.
+    error: str | None = None
+    #: Written longer ago than that.
+    older_than: timedelta | None = None
+    status: EventStatus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TypeSummary:
+    """The unfinished and the dead rows of one event type at one handler ('': the row serves whoever takes the type)."""
+
+    event_type: str
+    handler_id: str
+    new: int = 0
+    retry: int = 0
+    dead: int = 0
+    #: How long the oldest one has been due that is not delivered; None when none is due.
+    oldest_due: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Rows by event type and handler, in the order of their names."""
+
+    types: tuple[TypeSummary, ...]
+    #: There were more rows than were looked at: the counts stand for so many or more.
+    is_partial: bool = False

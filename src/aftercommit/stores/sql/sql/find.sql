@@ -1,0 +1,6 @@
+-- The rows of events whose ids lie between two texts.
+SELECT {recorded}
+FROM {table_by:event}
+WHERE event_id >= :event_id AND event_id <= :last_id
+ORDER BY event_id, handler_id
+LIMIT :limit

@@ -1,6 +1,0 @@
--- Dead rows of one event end without being delivered; the reason stays to be read.
-UPDATE {table}
-SET status = 1, done_at = {now}, last_error = :error, lease_epoch = lease_epoch + 1
-WHERE status = 3
-  AND event_id = :event_id AND DATALENGTH(event_id) = DATALENGTH(:event_id)
-  AND (:handler_id IS NULL OR (handler_id = :handler_id AND DATALENGTH(handler_id) = DATALENGTH(:handler_id)))

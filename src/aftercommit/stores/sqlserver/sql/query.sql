@@ -1,0 +1,7 @@
+-- Rows before a place, those with the greatest ids first.
+SELECT TOP (:limit) {recorded}
+FROM {table} WITH (READPAST, READCOMMITTEDLOCK)
+WHERE event_id <= :before_id AND (event_id < :before_id OR handler_id < :before_handler)
+  AND (:status IS NULL OR status = :status)
+  AND {matching}
+ORDER BY event_id DESC, handler_id DESC
