@@ -84,7 +84,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         for reason, count in sorted(reasons.items()):
             terminalreporter.line(f"{count} tests: {reason}")
         if any(reason.startswith(NO_SERVER) for reason in reasons):
-            terminalreporter.line("docs/testing.md tells how to give them a server.")
+            terminalreporter.line("docs/contributing-tests.md tells how to give them a server.")
 
 
 def server(name: str) -> str:

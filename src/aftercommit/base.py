@@ -24,7 +24,7 @@ from aftercommit.handlers.set import HandlerSet
 from aftercommit.health import NOT_STARTED, Health
 from aftercommit.hooks import Listener
 from aftercommit.options import Wiring
-from aftercommit.ports import Colour, Runtime, TxContext
+from aftercommit.ports import Colour, EventStore, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.detect import open_store
 from aftercommit.tending import Tended
@@ -54,17 +54,14 @@ class OutboxBase(Wired, Tended, HandlerSet, ABC):
 
     def _set_up(self, target: Any, config: OutboxConfig) -> None:
         HandlerSet.__init__(self)
-        self.config = config
         self._payloads = PayloadTypes(config.serializer)
         self._composer = Composer(self._payloads, config.context_providers)
-        self._store = open_store(target, self._colour, **config.store_options)
-        if self._store.colour is not self._colour:
+        store = open_store(target, self._colour, **config.store_options)
+        if store.colour is not self._colour:
             raise ColourMismatch(
-                f"{type(self).__name__} is {self._colour.value}, {self._store!r} is {self._store.colour.value}",
+                f"{type(self).__name__} is {self._colour.value}, {store!r} is {store.colour.value}",
                 fix="use Outbox with blocking drivers and AsyncOutbox with async ones",
             )
-        self._target, self._needs_transaction = target, self._store.capabilities.needs_transaction
-        self._sqlalchemy: SqlAlchemyEdge | None = None
         given = config.listener_registry
         self._registry: Any = DefaultListenerRegistry() if given is None else given
         self._router = Router(self._registry, self._roster, self._payloads)
@@ -74,11 +71,22 @@ class OutboxBase(Wired, Tended, HandlerSet, ABC):
             publish_after_save=config.publish_after_save,
             handlers_for=self._router.handlers_for,
         )
-        self._engine: Engine | None = None
-        self._ending = Ending(self._store)
-        self._resumes = False
         self._life = ThreadRuntime().lock()
+        self._settle_in(target, store, config)
         _living.add(self)
+
+    def _settle_in(
+        self, target: Any, store: EventStore, config: OutboxConfig, engine: Callable[..., Engine] = Engine
+    ) -> None:
+        """All that has to do with where its events are, and nothing else; tests lead an outbox elsewhere and back."""
+        self.config = config
+        self._store = store
+        self._target, self._needs_transaction = target, store.capabilities.needs_transaction
+        self._sqlalchemy: SqlAlchemyEdge | None = None
+        self._engine: Engine | None = None
+        self._make_engine = engine
+        self._ending = Ending(store)
+        self._resumes = False
 
     # ------------------------------------------------------------ registering
 
@@ -178,7 +186,7 @@ class OutboxBase(Wired, Tended, HandlerSet, ABC):
                 "the handler %s is declared in a class and gets no events: outbox.include() has had no instance of it",
                 method.id,
             )
-        return Engine(self._runtime(), self._store, self._router, self.config)
+        return self._make_engine(self._runtime(), self._store, self._router, self.config)
 
     async def _begin(self, engine: Engine) -> None:
         """Start it whole, or leave nothing of it: an error, a cancellation or a close() may come between."""

@@ -77,6 +77,7 @@ def test_docstring_examples_run() -> None:
     from aftercommit import outbox
     from aftercommit.events import envelope, ids, retry, retry_settings
     from aftercommit.handlers import handler, objects
+    from aftercommit.testing import outbox_test
 
-    for module in (outbox, envelope, handler, objects, ids, retry, retry_settings):
+    for module in (outbox, envelope, handler, objects, ids, retry, retry_settings, outbox_test):
         assert doctest.testmod(module).failed == 0

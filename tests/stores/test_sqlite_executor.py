@@ -146,7 +146,7 @@ def test_a_file_that_is_locked_when_it_is_opened_is_busy(
     setup.close()
     elsewhere(path)
     with pytest.raises(StoreBusy, match="another process"):
-        target._opener(str(path))()
+        target.opener(str(path))()
 
 
 # ---------------------------------------------------------------- connections are clean

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Self, Unpack, cast
 
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import DEFAULT_DB_ALIAS, connections
@@ -55,8 +55,12 @@ class DjangoOutbox(Outbox):
         for_store: dict[str, Any] = {"create_schema": False}
         for_store |= {name: options.pop(name) for name in _OF_THE_STORE if name in options}
         for_store |= {name: options[name] for name in ("ordered", "on_dead", "serialize_keys") if name in options}
-        self._djangos = DjangoStore(alias, **for_store)
-        super().__init__(self._djangos, **options)
+        self._store_options = for_store
+        super().__init__(DjangoStore(alias, **for_store), **options)
+
+    @property
+    def _djangos(self) -> DjangoStore:
+        return cast("DjangoStore", self._store)
 
     @classmethod
     def _wired(cls, wiring: Wiring, target: Any, options: Mapping[str, Any]) -> Self:  # noqa: ARG003

@@ -16,6 +16,7 @@ DIALECT: Final = Dialect(
     name="MySQL",
     package="aftercommit.stores.mysql",
     now="UTC_TIMESTAMP(6)",
+    instant=lambda at: f"TIMESTAMP '{at.replace(tzinfo=None).isoformat(sep=' ', timespec='microseconds')}'",
     marker=lambda _: "%s",
     changes=ByLocking,
     runs=PagedRuns,

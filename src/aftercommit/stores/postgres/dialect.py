@@ -60,6 +60,7 @@ PSYCOPG: Final = Dialect(
     # The start of the statement, not of the transaction: an event of a long transaction is not born old. An index
     # serves comparisons with it, which it could not do with clock_timestamp().
     now="statement_timestamp()",
+    instant=lambda at: f"TIMESTAMPTZ '{at.isoformat(sep=' ', timespec='microseconds')}'",
     marker=lambda _: "%s",
     changes=ByStatement,
     runs=RunsByStatement,

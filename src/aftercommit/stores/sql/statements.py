@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from operator import itemgetter
@@ -106,6 +107,8 @@ class Dialect:
     isolation_level: str = "READ COMMITTED"
     #: Those that a transaction of the user's can be begun in.
     isolations: tuple[str, ...] = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
+    #: An instant as a literal in the type of `now`, for tests, where time stands still; None where nobody has tried.
+    instant: Callable[[datetime], str] | None = None
 
     def group(self, rows: Sequence[HeldRow], names: Collection[str] = HELD_COLUMNS) -> dict[str, object]:
         """Held rows as parameters of a statement; as columns, those that it names."""

@@ -74,6 +74,7 @@ class SqlStore:
         header_codec: HeaderCodec | None = None,
         heartbeats: Executor | None = None,
         own_table: Callable[[Executor, Dialect, Statements, TableNames, Schema], OwnTable] = OwnTable,
+        statements: Callable[[Dialect, TableNames], Statements] = statements_of,
     ) -> None:
         if header_codec is not None:
             dialect = replace(dialect, times=dialect.times._replace(headers=headers_by(header_codec)))
@@ -83,7 +84,7 @@ class SqlStore:
         #: The database as people may read of it: no login, no secrets.
         self.where = where
         self.names = TableNames(table, schema, dialect.quotes)
-        self._sql = statements_of(dialect, self.names)
+        self._sql = statements(dialect, self.names)
         self._times = dialect.times
         self.capabilities = Capabilities(
             isolations=dialect.isolations,

@@ -23,7 +23,8 @@ class SqliteExecutor(LinkExecutor):
     """Connections are opened when needed and kept for the next."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], path: str, colour: Colour = Colour.BLOCKING) -> None:
-        super().__init__(*pools_of_blocking(self._link, colour, "aftercommit-sqlite"), colour)
+        self._pools = pools_of_blocking(self._link, colour, "aftercommit-sqlite")
+        super().__init__(*self._pools, colour)
         self._connect = connect
         self.path = path
         self._write_lock = write_lock_of(path)
@@ -37,6 +38,11 @@ class SqliteExecutor(LinkExecutor):
 
     def fault_of(self, error: Exception) -> Fault:
         return fault_of(error)
+
+    def drop(self) -> None:
+        """Close what is idle without waiting, also where no loop runs that could wait."""
+        for pool in self._pools:
+            pool.clear()
 
     def abandon(self) -> None:
         self._write_lock = write_lock_of(self.path)

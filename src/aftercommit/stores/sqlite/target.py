@@ -40,6 +40,7 @@ DIALECT: Final = Dialect(
     package="aftercommit.stores.sqlite",
     # SQLite's own clock, to the millisecond: sub-second forms of unixepoch() are NULL before 3.42.
     now="(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)",
+    instant=lambda at: str(IN_MICROS.write(at)),
     marker=lambda _: "?",
     changes=ByLocking,
     runs=RunsByLocking,
@@ -132,10 +133,10 @@ def sqlite_from_url(url: str, colour: Colour, **options: Any) -> SqliteStore:
     """`sqlite:///relative.db`, `sqlite:////absolute.db`, or `sqlite://` for a private temporary file."""
     path = _path_of(url)
     if path is not None:
-        return SqliteStore(_opener(path), path, colour, **options)
+        return SqliteStore(opener(path), path, colour, **options)
     folder = tempfile.mkdtemp(prefix="aftercommit-")
     private = os.path.join(folder, "outbox.db")
-    store = SqliteStore(_opener(private), private, colour, **options)
+    store = SqliteStore(opener(private), private, colour, **options)
     finalize(store, _remove, folder, os.getpid())
     return store
 
@@ -151,7 +152,7 @@ def sqlite_from_connection(
     the same file. This one is only looked at."""
     if connect is None:
         path = _file_of(plain_rows(connection, _WHICH_FILE))
-        return SqliteStore(_opener(path), path, colour, **options)
+        return SqliteStore(opener(path), path, colour, **options)
     with closing(connection):
         _check_threads(connection)
         path = _file_of(plain_rows(connection, _WHICH_FILE))
@@ -168,7 +169,7 @@ def sqlite_from_engine(engine: Any, colour: Colour, **options: Any) -> SqliteSto
             f"the engine cannot open its database: {error}",
             fix="let it be a SQLite database, or nothing yet, in a folder that exists and may be written",
         ) from error
-    return SqliteStore(_opener(path), path, colour, **options)
+    return SqliteStore(opener(path), path, colour, **options)
 
 
 def _ask_async(engine: Any) -> list[Any]:
@@ -220,14 +221,16 @@ def _path_of(url: str) -> str | None:
     return os.path.abspath(unquote(path))
 
 
-def _opener(path: str) -> Callable[[], sqlite3.Connection]:
+def opener(path: str, *, is_durable: bool = True) -> Callable[[], sqlite3.Connection]:
+    """Opens connections of the store's own to a file; at less cost to one that need not survive a power cut."""
+
     def connect() -> sqlite3.Connection:
         connection = None
         try:
             connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT, check_same_thread=False)
             _use_wal(connection)
             # With NORMAL a power cut can take back commits that the caller was told of.
-            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'OFF'}")
         except sqlite3.DatabaseError as error:
             if connection is not None:
                 connection.close()
