@@ -260,13 +260,14 @@ class Quiet(Engine):
 
     async def start(self) -> None:
         await self._store.open()
-        self.is_started = True
+        self.is_started = self.has_started = True
 
     async def stop(self) -> None:
-        self.is_started = False
+        self.is_started = self.has_started = False
         await self.runtime.close()
 
-    def _optional_services(self) -> list[Service]:
+    def _services(self) -> list[Service]:
+        """Nothing has to run, and so nothing stands still."""
         return []
 
 
