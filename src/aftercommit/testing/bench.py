@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from aftercommit.base import OutboxBase
 from aftercommit.errors import InvalidOption, closest
-from aftercommit.events.claims import DeadEvent
 from aftercommit.events.durations import Duration, duration
+from aftercommit.events.records import DeadEvent
 from aftercommit.handlers.handler import AnyHandler, Handler
 from aftercommit.handlers.listeners import DefaultListenerRegistry, MultiListenerRegistry, called
-from aftercommit.polling.upkeep import DeadEvents
+from aftercommit.polling.filters import filter_of
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.testing.clock import VirtualClock
@@ -27,6 +27,7 @@ from aftercommit.writing.compose import MISSING
 
 #: What falls due within one drain(). An event that asks again and again would go on for ever.
 _MOMENTS_AT_MOST: Final = 10_000
+_DEAD_AT_MOST: Final = 10_000
 
 
 class Bench:
@@ -116,7 +117,8 @@ class Bench:
             raise AssertionError("\n".join([f"{what} was to be written", *listed(found)]))
 
     async def dead(self) -> list[DeadEvent]:
-        return await DeadEvents(self._store.records, self._store.open, on_change=lambda: None).query()
+        await self._store.open()
+        return await self._store.records.query_dead(filter_of(), _DEAD_AT_MOST, None)
 
     # ------------------------------------------------------------ writing
 

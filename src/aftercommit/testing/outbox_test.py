@@ -11,9 +11,9 @@ from typing import Any, Self, TypeVar, overload
 
 from aftercommit.async_outbox import AsyncOutbox
 from aftercommit.errors import NotAwaited
-from aftercommit.events.claims import DeadEvent
 from aftercommit.events.durations import Duration
 from aftercommit.events.outcome import Raised
+from aftercommit.events.records import DeadEvent
 from aftercommit.outbox import Outbox
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
