@@ -61,6 +61,7 @@ DEFAULTS: dict[str, Any] = {
     "table": "outbox_event",
     "schema": None,
     "create_schema": None,
+    "tracing": None,
     "interceptors": (),
     "listener_registry": None,
     "in_flight_tracker": None,
@@ -332,7 +333,7 @@ def test_every_default_is_a_value_that_the_option_takes(name: str, option: Optio
 def test_what_settings_name_by_a_path_is_every_option_that_is_an_object() -> None:
     assert {name for name, option in OPTIONS.items() if option.kind.is_object} == {
         *("context_providers", "header_codec", "in_flight_tracker", "interceptors", "listener_registry", "metrics"),
-        *("poll_trigger", "retry_policy", "serializer", "writer_hook"),
+        *("poll_trigger", "retry_policy", "serializer", "tracing", "writer_hook"),
     }
 
 
@@ -377,7 +378,7 @@ def test_only_a_single_node_does_not_leave_the_unroutable_to_others(kind: Any) -
 
 
 WRITING = {"table", "schema", "create_schema", "metrics", "writer_hook", "context_providers", "serializer"}
-WRITING |= {"publish_enabled", "publish_after_save", "wakeups", "header_codec"}
+WRITING |= {"publish_enabled", "publish_after_save", "wakeups", "header_codec", "tracing"}
 WRITING |= {"ordered", "on_dead", "serialize_keys"}  # the table remembers order, and writers agree with it
 PURGING = {"purge_retention", "purge_interval", "purge_batch_size"}
 

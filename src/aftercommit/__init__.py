@@ -120,8 +120,10 @@ if TYPE_CHECKING:
     from aftercommit.hooks import OutboxPollerHandler as OutboxPollerHandler
     from aftercommit.hooks import PollResult as PollResult
     from aftercommit.hooks import PollTrigger as PollTrigger
+    from aftercommit.hooks import Tracing as Tracing
     from aftercommit.hooks import WriterHook as WriterHook
     from aftercommit.observers.prometheus import PrometheusMetrics as PrometheusMetrics
+    from aftercommit.observers.tracing import OtelTracing as OtelTracing
     from aftercommit.outbox import Outbox as Outbox
     from aftercommit.polling.manual import DrainResult as DrainResult
     from aftercommit.ports import EventStore as EventStore
@@ -175,9 +177,10 @@ _HOMES = {
     "health": ("Health",),
     "hooks": (
         "AfterCommitHook", "EventInterceptor", "EventListener", "InFlightTracker", "ListenerRegistry",
-        "MetricsExporter", "OutboxPollerHandler", "PollResult", "PollTrigger", "WriterHook",
+        "MetricsExporter", "OutboxPollerHandler", "PollResult", "PollTrigger", "Tracing", "WriterHook",
     ),
     "observers.prometheus": ("PrometheusMetrics",),
+    "observers.tracing": ("OtelTracing",),
     "outbox": ("Outbox",),
     "polling.manual": ("DrainResult",),
     "ports": ("EventStore", "SchemaStatus", "TxContext"),

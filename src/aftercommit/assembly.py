@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import cast
 from uuid import uuid4
 
 from aftercommit.config import OutboxConfig
@@ -18,6 +19,7 @@ from aftercommit.handlers.routing import Router
 from aftercommit.meter import Meter
 from aftercommit.polling.trigger import LONGEST
 from aftercommit.ports import EventStore, Runtime
+from aftercommit.spans import Spans, TracedSettles
 
 
 class Assembly:
@@ -45,7 +47,10 @@ class Assembly:
             cold_capacity=cold_capacity,
             alone_from=min(1, config.max_abandoned - 1),
         )
-        self.settler = settler = Settler(runtime, store, held, agenda, lanes, meter, config)
+        settled_in, self.spans = store, None if config.tracing is None else Spans(config.tracing, meter)
+        if self.spans is not None:
+            settled_in = cast("EventStore", TracedSettles(store, self.spans))  # a settler asks it for nothing else
+        self.settler = settler = Settler(runtime, settled_in, held, agenda, lanes, meter, config)
         self.ownership = Ownership(runtime)
         self.delivery = Delivery(runtime, router, meter, config)
         self.dispatcher = OutboxDispatcher(

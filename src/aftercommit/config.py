@@ -21,6 +21,7 @@ from aftercommit.hooks import (
     ListenerRegistry,
     MetricsExporter,
     PollTrigger,
+    Tracing,
     WriterHook,
 )
 from aftercommit.options import (
@@ -101,6 +102,7 @@ class OutboxOptions(TypedDict, total=False):
     schema: str | None
     create_schema: bool | None
     metrics: MetricsExporter
+    tracing: Tracing | None
     interceptors: Sequence[EventInterceptor]
     listener_registry: ListenerRegistry | None
     in_flight_tracker: InFlightTracker | None
@@ -205,7 +207,10 @@ class OutboxConfig:
         "`None`: as the store does by default", shown="`None` (SQLite: `True`)")
     metrics: MetricsExporter = _option(MetricsExporter.NOOP,
         having("a `MetricsExporter`", "record_queue_depths"), Of.WRITING,
-        "takes the counters and gauges", shown="`MetricsExporter.NOOP`")
+        "takes the counters and gauges: [monitoring](monitoring.md#metrics)", shown="`MetricsExporter.NOOP`")
+    tracing: Tracing | None = _option(None,
+        or_none(having("a `Tracing`, such as `OtelTracing()`", "writing", "delivering", "settling")), Of.WRITING,
+        "spans around writing, delivering and settling: [tracing](tracing.md)")
     interceptors: Sequence[EventInterceptor] = _option((), INTERCEPTORS, Of.DELIVERY,
         "called before and after every delivery", shown="none")
     listener_registry: ListenerRegistry | None = _option(None,
@@ -252,12 +257,9 @@ class OutboxConfig:
         asked: dict[str, Any] = {"ordered": True, "on_dead": self.on_dead} if self.ordered else {}
         if self.serialize_keys:
             asked["serialize_keys"] = True
-        if self.header_codec is not None:
-            asked["header_codec"] = self.header_codec
-        if self.create_schema is not None:
-            asked["create_schema"] = self.create_schema
-        if self.delete_completed is not None:
-            asked["delete_completed"] = self.delete_completed
+        for name in ("header_codec", "create_schema", "delete_completed"):
+            if (given := getattr(self, name)) is not None:
+                asked[name] = given
         return {"table": self.table, "schema": self.schema, **asked}
 
 

@@ -30,6 +30,7 @@ from aftercommit.polling.poller import OutboxPoller
 from aftercommit.polling.upkeep import Purge
 from aftercommit.ports import EventStore, Runtime
 from aftercommit.service import Countdown, Service
+from aftercommit.spans import TracedWrites
 from aftercommit.writing.writer import OutboxWriter
 
 log = Log("aftercommit.engine")
@@ -91,9 +92,8 @@ class Engine(Assembly):
             runtime, look, self.dispatcher, self.delivery, agenda, settler, meter, config, is_woken=is_woken
         )
         hot_path = self.hot_path if config.delivers or self._announcer is not None else None
-        self.writer = OutboxWriter(
-            runtime, store, meter, hook=config.writer_hook, hot_path=hot_path, rows_of=router.rows_of
-        )
+        hook = config.writer_hook if self.spans is None else TracedWrites(self.spans, config.writer_hook)
+        self.writer = OutboxWriter(runtime, store, meter, hook=hook, hot_path=hot_path, rows_of=router.rows_of)
         self.manual = ManualDelivery(runtime, store, router, self.poller, self.dispatcher, settler, held, meter, config)
         self.purge = Purge(runtime, store.records, config)
         self.checkup = Checkup(self, runtime, store, self.poller, config)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar, Protocol, runtime_checkable
 
+from aftercommit.events.claims import Claimed, Settlement
 from aftercommit.events.durations import Duration
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.measures import Delivered, TableState
@@ -63,6 +64,9 @@ class WriterHook:
 
     def after_write(self, events: list[EventEnvelope]) -> None:
         """The rows are inserted, not yet committed. Errors are logged."""
+
+    def write_failed(self, events: list[EventEnvelope], error: BaseException) -> None:
+        """The INSERT has failed or was cancelled, and the caller gets the error. Errors of the hook are logged."""
 
     def after_commit(self, events: list[EventEnvelope]) -> None:
         """The transaction is committed. Errors are logged. Never called where commits cannot be observed."""
@@ -195,6 +199,26 @@ class MetricsExporter:
 
 
 MetricsExporter.NOOP = MetricsExporter()
+
+#: Ends a span, with the error that ended the work.
+SpanEnd = Callable[[BaseException | None], object]
+
+
+class Tracing(ABC):
+    """Begins a span for each piece of work, and says how it is ended; `OtelTracing` is one. Plain `def`, called in the
+    thread or task that does the work; what it raises is logged and ignored."""
+
+    @abstractmethod
+    def writing(self, events: list[EventEnvelope]) -> tuple[list[EventEnvelope], SpanEnd]:
+        """Before the INSERT: the same events in their order, with what their deliveries are to know in the headers."""
+
+    @abstractmethod
+    def delivering(self, claimed: Claimed, handler_id: str) -> SpanEnd:
+        """Before an event's interceptors and handler, in their contextvars context."""
+
+    @abstractmethod
+    def settling(self, settlements: Sequence[Settlement]) -> SpanEnd:
+        """Before outcomes are written, several together."""
 
 
 @dataclass(frozen=True, slots=True)

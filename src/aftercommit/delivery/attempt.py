@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from inspect import signature
 from typing import Any
 
+from aftercommit.config import OutboxConfig
 from aftercommit.delivery.limits import Limiter
 from aftercommit.errors import HandlerTimeout
 from aftercommit.events.claims import Claimed
@@ -22,6 +23,7 @@ from aftercommit.handlers.routing import Route
 from aftercommit.hooks import EventInterceptor
 from aftercommit.meter import Meter
 from aftercommit.ports import Runtime
+from aftercommit.spans import Spans
 
 log = Log("aftercommit.delivery")
 
@@ -29,15 +31,14 @@ log = Log("aftercommit.delivery")
 class Attempt:
     """Calls what users wrote. Never raises: whatever happens is a Result."""
 
-    def __init__(
-        self, runtime: Runtime, payloads: PayloadTypes, meter: Meter, interceptors: Sequence[EventInterceptor]
-    ) -> None:
+    def __init__(self, runtime: Runtime, payloads: PayloadTypes, meter: Meter, config: OutboxConfig) -> None:
         self._runtime = runtime
         self._payloads = payloads
         self._meter = meter
-        self._interceptors = tuple(map(Intercepting, interceptors))
+        self._interceptors = tuple(map(Intercepting, config.interceptors))
+        self._spans = None if config.tracing is None else Spans(config.tracing, meter)
         #: Nothing is to be done around the call itself.
-        self._is_bare = not self._interceptors and not meter.exports
+        self._is_bare = not self._interceptors and not meter.exports and self._spans is None
 
     def handle(self, claimed: Claimed, route: Route, limiter: Limiter | None) -> Coroutine[Any, Any, Result]:
         """The whole of one attempt in one context: what `before` sets, the handler and `after` see."""
@@ -46,7 +47,22 @@ class Attempt:
         if route.is_plain and self._is_bare:
             return self._runtime.call(route.functions[0], event, context=context)
         listen = self._intercepted if self._interceptors else self._listen
+        if self._spans is not None:
+            return self._traced(self._spans, listen(claimed, route, limiter, context), claimed, route, context)
         return listen(claimed, route, limiter, context)
+
+    async def _traced(
+        self, spans: Spans, call: Coroutine[Any, Any, Result], claimed: Claimed, route: Route, context: Context
+    ) -> Result:
+        """A span around all of it, which is current in what is called."""
+        end = spans.delivering(claimed, route.id, context)
+        try:
+            result = await call
+        except BaseException as error:  # the caller is cancelled
+            end(error)
+            raise
+        end(result.error if isinstance(result, Raised) else None)
+        return result
 
     async def _intercepted(self, claimed: Claimed, route: Route, limiter: Limiter | None, context: Context) -> Result:
         result: Result = NOTHING

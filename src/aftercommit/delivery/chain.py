@@ -79,7 +79,7 @@ class Delivery:
         self.deliver: Callable[[Claimed], Coroutine[Any, Any, Outcome]] = self._deliver
         if config.in_flight_tracker is not None:
             self.deliver = partial(self._tracked, config.in_flight_tracker)
-        self.chain = Chain(runtime, router, Attempt(runtime, router.payloads, meter, config.interceptors), config)
+        self.chain = Chain(runtime, router, Attempt(runtime, router.payloads, meter, config), config)
 
     async def _tracked(self, tracker: InFlightTracker, claimed: Claimed) -> Outcome:
         name = "/".join(part for part in claimed.lease.key if part)

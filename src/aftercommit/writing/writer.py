@@ -66,11 +66,13 @@ class OutboxWriter:
             written = self._written(batch, context)
             try:
                 free = await self._store.insert(context.tx, written.rows)
-            except Exception:
+            except Exception as error:
                 written.cancel(written.rows)
+                self._failed(batch, error)
                 raise
-            except BaseException:
+            except BaseException as error:
                 await self._runtime.shielded(self._find_out(written, context))
+                self._failed(batch, error)
                 raise
             if free is not None:
                 written.leased_but(free)
@@ -87,8 +89,9 @@ class OutboxWriter:
             written = self._written(batch, context, with_firsts=False)
             try:
                 context.add(written.rows)
-            except BaseException:
+            except BaseException as error:
                 written.cancel(written.rows)
+                self._failed(batch, error)
                 raise
             self._follow(written, context)
             if self._hook is not None:
@@ -101,6 +104,10 @@ class OutboxWriter:
         changed = self._hook.before_write(list(events))
         _refuse_async("before_write", changed)
         return list(changed or ())
+
+    def _failed(self, events: Sequence[EventEnvelope], error: BaseException) -> None:
+        if self._hook is not None:
+            _guarded(self._hook, "write_failed", events, error)
 
     def _written(self, events: Sequence[EventEnvelope], context: TxContext, *, with_firsts: bool = True) -> Written:
         """The rows to write: one for each event, or for each of its handlers. What has a hot slot is born leased; an
@@ -265,14 +272,16 @@ def tell_written(meter: Meter, rows: Sequence[NewEvent]) -> None:
         meter.tell("written", event_type, count)
 
 
-def _guarded(hook: WriterHook, phase: str, events: Sequence[EventEnvelope]) -> None:
+def _guarded(hook: WriterHook, phase: str, events: Sequence[EventEnvelope], *more: object) -> None:
     """Run a phase of the hook that must not reach the caller."""
     if not events:
         return
-    work: Callable[[list[EventEnvelope]], object] = getattr(hook, phase)
+    work: Callable[..., object] | None = getattr(hook, phase, None)  # one that derives from nothing has what it needs
+    if work is None:
+        return
     try:
         # A list of its own: what a hook does to it is not done to the batch.
-        _refuse_async(phase, work(list(events)))
+        _refuse_async(phase, work(list(events), *more))
     except Exception as error:
         log.error("%s of the writer hook failed and is ignored: %s", phase, error_text(error))
 
