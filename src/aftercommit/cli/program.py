@@ -28,6 +28,16 @@ class Home(NamedTuple):
 
 #: In the order of the help. A command's module is loaded when the command is asked for.
 COMMANDS: Final[Mapping[str, Home]] = {
+    "status": Home("status", "status", "Show what waits, what is dead, who delivers, and how far behind it is."),
+    "tail": Home("looking", "tail", "Follow rows as they are written, tried again and ended, until Ctrl-C."),
+    "list": Home("looking", "list_rows", "List rows by what they are."),
+    "show": Home("looking", "show", "Show every row of an event."),
+    "dead": Home("dead", "dead", "Look at dead letters, retry or discard them."),
+    "cancel": Home("changing", "cancel", "End events that wait, without delivering them."),
+    "replay": Home("changing", "replay", "Deliver events once more that are done."),
+    "purge": Home("changing", "purge", "Delete rows that ended long ago."),
+    "migrate": Home("migrate", "migrate", "Make and upgrade the tables, or tell how they are."),
+    "doctor": Home("doctor", "doctor", "Look for what hurts in production, and say how to mend it."),
     "config": Home("config", "config", "Show every option and where its value comes from."),
     "version": Home("version", "version", "Print the version."),
 }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Self
 
 from aftercommit.cli.output import Output
-from aftercommit.errors import SchemaMismatch
+from aftercommit.errors import OutboxError, SchemaMismatch
 
 if TYPE_CHECKING:
     from aftercommit.base import OutboxBase
@@ -90,3 +91,18 @@ class Session:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
+
+
+def as_made(session: Session) -> None:
+    """Before an operation that tells of a table's order instead of refusing it: a table that a URL leads to is worked
+    with as it was made."""
+    if session.target.has_handlers:
+        return
+
+    def examined(outbox: Any) -> None:  # which is blocking, as all are that a URL alone leads to
+        problem = outbox.schema_status().problem
+        if isinstance(problem, SchemaMismatch) and problem.kept is not None:
+            raise problem
+
+    with suppress(OutboxError):  # anything else is told by the operation itself
+        session.ask(examined)
