@@ -807,7 +807,7 @@ def test_a_dropped_hot_event_is_a_warning_and_not_an_error_of_the_writer(
             assert (await outbox.stats()).counters["hot_dropped"] == 2
             blocking.release.set()
 
-    with caplog.at_level(logging.INFO, "aftercommit"):
+    with caplog.at_level(logging.WARNING, "aftercommit"):
         world.run(scenario)
     assert [(record.levelname, "hot lane is full" in record.getMessage()) for record in caplog.records] == [
         ("WARNING", True)

@@ -29,7 +29,7 @@ from aftercommit.polling.manual import ManualDelivery
 from aftercommit.polling.poller import OutboxPoller
 from aftercommit.polling.upkeep import Purge
 from aftercommit.ports import EventStore, Runtime
-from aftercommit.service import Countdown, Service
+from aftercommit.service import Countdown, Service, Troubles
 from aftercommit.spans import TracedWrites
 from aftercommit.writing.writer import OutboxWriter
 
@@ -100,6 +100,9 @@ class Engine(Assembly):
         self._statistics = Question(runtime, "aftercommit-stats", self._stats)
         #: Only for an exporter. What it cannot find out says nothing of the health of the others.
         self.collector = Collector(runtime, store, meter, config, owner=owner) if meter.exports else None
+        troubles = Troubles(runtime, is_outage=lambda error: store.outage(error) is not None)
+        for service in filter(None, (*self._services(), self.collector)):
+            service.troubles = troubles
 
     def _company(self) -> tuple[Announcer | None, Fleet | None, WakeupListener | None]:
         """Who tells the other instances, who shares the keys with them, and who hears them, where the store can."""
@@ -161,6 +164,14 @@ class Engine(Assembly):
         if self.collector is not None:
             self.collector.start()
             self.collector.call()
+        self._tell("started")
+
+    def _tell(self, what: str) -> None:
+        where, handlers = self._store.where, self.router.count()
+        log.info(
+            "%s: %s, owner %s, %s handlers", what, where, self.owner, "some" if handlers is None else handlers,
+            store=where, owner=self.owner, handlers=handlers,
+        )  # fmt: skip
 
     async def _join(self) -> None:
         """Become one of the fleet. A process that delivers nothing owns nothing, and only tells the others."""
@@ -201,7 +212,7 @@ class Engine(Assembly):
     async def stop(self) -> None:
         """Everything ends, in the order of the walk; the keeper is last, so that no lease runs out meanwhile. Nothing
         here waits for the store itself: a loop that does is left behind when its time is over."""
-        self.is_started = self.has_started = False
+        self.is_started, was_started, self.has_started = False, self.has_started, False
         self.hot_path.is_active = self.hot_path.is_open = False
         time = Countdown(self.runtime)
         if self.collector is not None:
@@ -214,6 +225,8 @@ class Engine(Assembly):
         await self.keeper.stop(time.left())
         await self.checkup.stop(time)
         await self._statistics.stop(time.left())
+        if was_started:
+            self._tell("stopped")
         await self.runtime.close()
 
     # ------------------------------------------------------------ seeing

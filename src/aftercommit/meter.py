@@ -62,7 +62,7 @@ class Meter:
             method(*values)
         except Exception as error:
             if self.may_say("exporter"):
-                log.warning("the metrics exporter failed and is ignored: %s", error_text(error))
+                log.warning("the metrics exporter failed and is ignored: %s", error_text(error), error=error)
 
     def may_say(self, topic: str) -> bool:
         """Whether a repeated WARNING is due again."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from datetime import timedelta
 from typing import ClassVar
 
+from aftercommit.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from aftercommit.events.log import Log
-from aftercommit.events.redact import traceback_text
+from aftercommit.events.redact import error_text
 from aftercommit.ports import Monitor, Runtime, Task
 
 log = Log("aftercommit.service")
@@ -15,6 +17,10 @@ log = Log("aftercommit.service")
 #: Seconds to wait after the first error of a row of errors; doubled each time, up to the limit.
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
+
+#: Seconds between two lines about a failure that lasts.
+SAID_EVERY = 60.0
+STORE = "the store"
 
 #: Seconds that a loop gets to end. One that waits for a store that does not answer is left behind.
 ENDS_WITHIN = 5.0
@@ -37,6 +43,8 @@ class Service(ABC):
         self.progressed_at = runtime.clock()
         #: When one last came to any end.
         self.turned_at = self.progressed_at
+        #: What is said of its failures; an engine has one for all of its loops.
+        self.troubles = Troubles(runtime)
         self._task: Task | None = None
 
     @property
@@ -64,7 +72,9 @@ class Service(ABC):
         while not self.is_stopping:
             try:
                 await self.step()
-                self.failures_in_a_row = 0
+                if self.failures_in_a_row:
+                    self.failures_in_a_row = 0
+                    self.troubles.over(self.name)
                 self.progressed_at = self.turned_at = self.runtime.clock()
             except Exception as error:
                 await self._survive(error)
@@ -73,7 +83,7 @@ class Service(ABC):
         self.failures_in_a_row += 1
         self.turned_at = self.runtime.clock()
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (min(self.failures_in_a_row, 12) - 1))
-        log.error("%s failed and goes on in %.2f s: %s", self.name, pause, traceback_text(error))
+        self.troubles.begin(self.name, error)
         await self.monitor.wait_for(lambda: self.is_stopping, pause)
 
     async def stop(self, timeout: float | None = None) -> bool:
@@ -82,6 +92,63 @@ class Service(ABC):
             self.is_stopping = True
             self.monitor.notify_all()
         return self._task is None or await self._task.join(ENDS_WITHIN if timeout is None else timeout)
+
+
+class Trouble:
+    """One kind of failure, from its first to its end."""
+
+    def __init__(self, now: float) -> None:
+        self.since = self.said_at = now
+        self.tries = 0
+        self.loops: set[str] = set()
+
+
+class Troubles:
+    """What the log says of loops that fail: one line with the traceback when it begins, one when it is over, and one
+    every minute between. A store that is away is one trouble, however many loops ask it. From any thread."""
+
+    def __init__(self, runtime: Runtime, is_outage: Callable[[Exception], bool] = lambda _: False) -> None:
+        """`is_outage` knows a driver's errors; ours are known here."""
+        self._clock, self._lock = runtime.clock, runtime.lock()
+        self._is_outage = is_outage
+        #: By who is in trouble, the store or a loop, and a loop's by the kind of its error: each is said.
+        self._now: dict[tuple[str, str], Trouble] = {}
+
+    def begin(self, loop: str, error: Exception) -> None:
+        """A step of this loop has failed, for the first time or again."""
+        is_outage = isinstance(error, StoreUnavailable | StoreReadOnly | StoreFull) or self._is_outage(error)
+        who, kind = (STORE, "") if is_outage else (loop, type(error).__name__)
+        now = self._clock()
+        with self._lock:
+            trouble = self._now.setdefault((who, kind), Trouble(now))
+            trouble.tries += 1
+            trouble.loops.add(loop)
+            tries, lasts = trouble.tries, now - trouble.since
+            if is_due := tries > 1 and now - trouble.said_at >= SAID_EVERY:
+                trouble.said_at = now
+        if tries == 1:
+            begins = "is away, and is asked again and again" if is_outage else "failed and goes on"
+            log.error("%s %s: %s", who, begins, error_text(error), error=error, loop=loop)
+        elif is_due:
+            text = error_text(error)
+            state = "is still away" if is_outage else "still fails"
+            log.error("%s %s after %.0f s, %d failed tries: %s", who, state, lasts, tries, text, loop=loop)
+
+    def over(self, loop: str) -> None:
+        """It has done a step; what others of them have met may still be there."""
+        with self._lock:
+            for trouble in self._now.values():
+                trouble.loops.discard(loop)
+            over = {what: trouble for what, trouble in self._now.items() if not trouble.loops}
+            for what in over:
+                del self._now[what]
+            now = self._clock()
+        for (who, kind), trouble in over.items():
+            back, lasted = "is back" if who == STORE else "works again", now - trouble.since
+            log.info(
+                "%s %s after %.3g s, %d failed tries", who, back, lasted, trouble.tries,
+                loop=loop, error_type=kind or None, duration_ms=round(lasted * 1000, 3),
+            )  # fmt: skip
 
 
 class Countdown:

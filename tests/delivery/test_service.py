@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from aftercommit.service import ENDS_WITHIN, FIRST_PAUSE, LONGEST_PAUSE, Countdown, Service
+from aftercommit import StoreUnavailable
+from aftercommit.service import ENDS_WITHIN, FIRST_PAUSE, LONGEST_PAUSE, Countdown, Service, Troubles
 from tests.delivery.faulty import (
     count_from_here,  # noqa: F401  (used by every test here)
     ours,
@@ -57,7 +58,8 @@ def fail() -> None:
 
 
 def test_a_loop_survives_its_errors_and_logs_them_as_such(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """000 §16.2: loop errors are ERRORs, with the traceback and without secrets."""
+    """000 §16.2: loop errors are ERRORs, with the traceback and without secrets; however many there are in a row, one
+    line tells of their beginning and one of their end."""
 
     async def scenario(runtime: Any) -> None:
         service = Steps(runtime, fail)
@@ -72,10 +74,51 @@ def test_a_loop_survives_its_errors_and_logs_them_as_such(world: World, caplog: 
 
     with caplog.at_level(logging.INFO, "aftercommit"):
         with_runtime(world, scenario)
-    assert [record.levelname for record in caplog.records] == ["ERROR"] * 3
-    assert "aftercommit-steps failed and goes on" in caplog.text
+    failed, works = caplog.records
+    assert (failed.levelname, works.levelname) == ("ERROR", "INFO")
+    assert "aftercommit-steps failed and goes on: ValueError: the loop broke" in failed.getMessage()
+    assert failed.exc_info[0] is ValueError
+    assert (failed.outbox_loop, failed.outbox_error_type) == ("aftercommit-steps", "ValueError")
+    assert "aftercommit-steps works again" in works.getMessage()
+    assert "3 failed tries" in works.getMessage()
     assert "Traceback" in caplog.text
     assert "abc123" not in caplog.text
+
+
+def test_an_outage_is_one_trouble_of_all_loops_and_a_long_one_is_said_once_a_minute(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(runtime: Any) -> None:
+        now = [0.0]
+        runtime.clock = lambda: now[0]
+        troubles = Troubles(runtime, is_outage=lambda error: isinstance(error, OSError))
+        for second in range(130):
+            now[0] = float(second)
+            troubles.begin("poller", StoreUnavailable("no answer", fix="wait"))
+            troubles.begin("keeper", OSError("a driver's own word for it"))
+        troubles.over("settler")
+        troubles.over("keeper")
+        assert not [record for record in caplog.records if "is back" in record.getMessage()], "not for the poller"
+        troubles.over("poller")
+        troubles.over("poller")
+        troubles.begin("poller", ValueError("a fault"))
+        troubles.begin("poller", KeyError("another"))
+        troubles.over("poller")
+
+    with caplog.at_level(logging.INFO, "aftercommit"):
+        with_runtime(world, scenario)
+    said = [(record.levelname, record.getMessage().split(":")[0]) for record in caplog.records]
+    assert said == [
+        ("ERROR", "the store is away, and is asked again and again"),
+        ("ERROR", "the store is still away after 60 s, 121 failed tries"),
+        ("ERROR", "the store is still away after 120 s, 241 failed tries"),
+        ("INFO", "the store is back after 129 s, 260 failed tries"),
+        ("ERROR", "poller failed and goes on"),
+        ("ERROR", "poller failed and goes on"),
+        ("INFO", "poller works again after 0 s, 1 failed tries"),
+        ("INFO", "poller works again after 0 s, 1 failed tries"),
+    ]
+    assert [bool(record.exc_info) for record in caplog.records[:4]] == [True, False, False, False]
 
 
 def test_pauses_grow_to_a_limit_and_begin_anew_after_a_good_step(world: World) -> None:

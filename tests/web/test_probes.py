@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from typing import Any
 
@@ -15,7 +16,8 @@ from starlette.routing import Mount
 from aftercommit import AsyncOutbox, EventEnvelope, InvalidOption, MetricsExporter, Outbox, StoreUnavailable
 from aftercommit.events.claims import Backlog
 from aftercommit.web import probes_app
-from tests.support import Collector, Signal, World
+from tests.promises.waiting import until
+from tests.support import Collector, Signal, World, _blocking
 from tests.web.kit import ELSEWHERE, door_to, get, until_says
 
 DATA = ["/metrics", "/api/stats"]
@@ -112,7 +114,10 @@ def test_a_store_that_does_not_answer_makes_nobody_wait_and_is_asked_by_one(worl
 
 @pytest.mark.parametrize("seconds", [0, pytest.param(30, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("server_world", ["postgres-threads", "postgres-asyncpg"], indirect=True)
-def test_while_the_database_is_away_it_is_live_and_not_ready(server_world: World, seconds: int) -> None:
+def test_while_the_database_is_away_it_is_live_and_not_ready(
+    server_world: World, seconds: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And the log has a line for its going and one for its coming back."""
     world = server_world
 
     async def scenario() -> None:
@@ -136,11 +141,17 @@ def test_while_the_database_is_away_it_is_live_and_not_ready(server_world: World
                 door.open()
                 await until_says(app, "/readyz", 200)
                 assert (await get(app, "/livez")).status_code == 200
+                await _blocking(lambda: until(lambda: "the store is back" in caplog.text, what="all loops"))
                 async with outbox.transaction():
                     await outbox.write("T", {})
                 await seen.reach(1)
 
-    world.run(scenario)
+    with caplog.at_level(logging.INFO, "aftercommit"):
+        world.run(scenario)
+    loops = [record for record in caplog.records if record.name == "aftercommit.service"]
+    texts = [record.getMessage() for record in loops if "still away" not in record.getMessage()]
+    assert [text.split(" after ")[0].split(",")[0] for text in texts] == ["the store is away", "the store is back"]
+    assert loops[0].exc_info
 
 
 @pytest.mark.parametrize("server_world", ["postgres-threads", "postgres-asyncio"], indirect=True)

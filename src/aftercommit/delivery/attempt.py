@@ -133,7 +133,10 @@ class Attempt:
             told = await self._runtime.call(interceptor.after, *interceptor.told_after(queued, error), context=context)
             if isinstance(told, Raised):
                 log.warning(
-                    "an interceptor failed after %r and is ignored: %s", queued.envelope, error_text(told.error)
+                    "an interceptor failed after %r and is ignored: %s",
+                    queued.envelope,
+                    error_text(told.error),
+                    error=told.error,
                 )
 
 

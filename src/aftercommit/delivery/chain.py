@@ -21,6 +21,7 @@ from aftercommit.delivery.outcomes import (
     still_to_run,
     worker_lost,
 )
+from aftercommit.delivery.said import facts_of, log_failure, told
 from aftercommit.errors import HandlerTimeout, UndecodablePayload, UnroutableEvent
 from aftercommit.events.claims import Claimed, RowKey
 from aftercommit.events.context import StoredError
@@ -38,11 +39,10 @@ from aftercommit.events.outcome import (
     Raised,
     Release,
     Result,
-    Retry,
     RetryAfter,
     Unavailable,
 )
-from aftercommit.events.redact import error_text, redact, text_of, traceback_text
+from aftercommit.events.redact import error_text, redact, text_of
 from aftercommit.events.retry import RetryPolicy, limit_of
 from aftercommit.handlers.routing import Route, Router
 from aftercommit.hooks import InFlightTracker
@@ -96,7 +96,7 @@ class Delivery:
             return question(name)
         except Exception as error:
             if self._meter.may_say("tracker"):
-                log.warning("the in-flight tracker failed for %s: %s", name, error_text(error))
+                log.warning("the in-flight tracker failed for %s: %s", name, error_text(error), error=error)
             return None
 
     async def _deliver(self, claimed: Claimed) -> Outcome:
@@ -105,6 +105,8 @@ class Delivery:
             run: Run = self.chain.lost if claimed.abandoned >= self.max_abandoned else self.chain.run
             if self._meter.exports:
                 run = partial(self._measured, run)
+            if log.is_verbose():
+                run = partial(told, self._clock, run)
             if len(routes) > 1 or claimed.done_handlers:
                 return await self._run_all(claimed, routes, run)
             return await run(claimed, routes[0])
@@ -252,14 +254,14 @@ class Chain:
             return Release(was_started=True)
         if isinstance(error, Unavailable):
             wait = self.circuits.away(*caller, error)
-            log.info(
-                "%r waits for %s: %s", claimed.event, redact(error.destination), error_text(error.__cause__ or error)
-            )
+            cause, facts = error_text(error.__cause__ or error), facts_of(claimed, route)
+            log.info("%r waits for %s: %s", claimed.event, redact(error.destination), cause, outcome="defer", **facts)
             return Defer(timedelta(seconds=wait))
         self._tell(caller, error)
         outcome = self.judge(claimed, route, result)
         if isinstance(error, Discard):
-            log.info("%s discarded %r: %s", route.id, claimed.event, text_of(error.message))
+            text, facts = text_of(error.message), facts_of(claimed, route)
+            log.info("%s discarded %r: %s", route.id, claimed.event, text, outcome="discarded", **facts)
         else:
             log_failure(claimed, route, error, outcome)
         if not falls_back(error, outcome):
@@ -297,22 +299,15 @@ class Chain:
         limiter = self.limiters.of(route.id, route.options)
         result = await self._attempt.fall_back(claimed, route, fallback, failure, limiter)
         if not isinstance(result, Raised):
-            log.info("the fallback of %s took over %r", route.id, claimed.event)
+            log.info("the fallback of %s took over %r", route.id, claimed.event, **facts_of(claimed, route))
             return FELL_BACK
         if result.interrupted:
             return Release(was_started=True)
-        log.warning("the fallback of %s failed for %r: %s", route.id, claimed.event, traceback_text(result.error))
+        text, facts = error_text(result.error), facts_of(claimed, route)
+        log.warning("the fallback of %s failed for %r: %s", route.id, claimed.event, text, error=result.error, **facts)
         return both_failed(error, result.error)
 
     def _policy_of(self, route: Route | None) -> RetryPolicy:
         """The handler's own, else the outbox's."""
         own = route.options.retry if route is not None and route.options is not None else None
         return self._policy if own is None else own
-
-
-def log_failure(claimed: Claimed, route: Route | None, error: BaseException, outcome: Outcome) -> None:
-    then = f"again in {outcome.delay.total_seconds():.3g} s" if isinstance(outcome, Retry) else "no more attempts"
-    at = f" at {route.id}" if route is not None and route.handler is not None else ""
-    log.warning(
-        "attempt %d of %r%s failed, %s: %s", claimed.attempts + 1, claimed.event, at, then, traceback_text(error)
-    )

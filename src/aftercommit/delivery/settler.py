@@ -14,10 +14,11 @@ from aftercommit.delivery.agenda import EVERYWHERE, Agenda
 from aftercommit.delivery.lanes import Lanes
 from aftercommit.delivery.leases import Held, Holding
 from aftercommit.delivery.outcomes import rule_of, without_text
+from aftercommit.delivery.said import facts_of_row
 from aftercommit.events.claims import RowKey, Settlement
 from aftercommit.events.log import Log
 from aftercommit.events.outcome import RELEASE, Dead, Defer, Done, Outcome, Release, Retry
-from aftercommit.events.redact import error_text, traceback_text
+from aftercommit.events.redact import error_text
 from aftercommit.meter import Meter
 from aftercommit.ports import EventStore, Runtime
 from aftercommit.service import FIRST_PAUSE, Service
@@ -68,10 +69,8 @@ class Settler(Service):
         config: OutboxConfig,
     ) -> None:
         super().__init__(runtime, "aftercommit-settler")
-        self._store = store
-        self._held = held
-        self._agenda, self._lanes = agenda, lanes
-        self._meter = meter
+        self._store, self._held = store, held
+        self._agenda, self._lanes, self._meter = agenda, lanes, meter
         self._capacity = config.hot_queue_capacity + config.cold_queue_capacity
         #: A dead event holds back its key.
         self._blocks = rule_of(config).blocks
@@ -168,14 +167,14 @@ class Settler(Service):
             await self._write_rest(self._ends_at)
 
     async def _write_rest(self, until: float) -> None:
-        pause, problem = FIRST_PAUSE, "the store did not answer in time"
+        pause, problem = FIRST_PAUSE, Exception("the store did not answer in time")
         while self.unsettled:
             try:
                 await self.flush(max(0.0, until - self.runtime.clock()))
             except Exception as error:
-                problem = traceback_text(error)
+                problem = error
             if self.unsettled and self.runtime.clock() + pause >= until:
-                log.error("%d outcomes could not be written: %s", self.unsettled, problem)
+                log.error("%d outcomes could not be written: %s", self.unsettled, error_text(problem), error=problem)
                 return
             await self._space.wait_for(lambda: not self.unsettled, pause)
             pause *= 2
@@ -287,7 +286,8 @@ class Settler(Service):
 
     def _lose(self, entry: Unsettled) -> None:
         holding, name = entry.holding, type(entry.outcome).__name__.upper()
-        log.warning("the lease on %s was lost before %s was written; another holder decides", holding, name)
+        text = "the lease on %s was lost before %s was written; another holder decides"
+        log.warning(text, holding, name, outcome="lease_lost", **facts_of_row(holding))
         if (key := holding.order_key) is not None:
             self.release(self._lanes.give_back(lambda waiting: waiting == key))
 
@@ -301,7 +301,7 @@ class Settler(Service):
             case Dead(error):
                 stuck = key.key if key is not None and self._blocks else None
                 rest = "" if stuck is None else f", and its key {stuck} stands still until it is replayed or discarded"
-                log.error("%s is DEAD%s: %s", entry.holding, rest, error)
+                log.error("%s is DEAD%s: %s", entry.holding, rest, error, outcome="dead", **facts_of_row(entry.holding))
 
 
 def _settlements(group: Iterable[Unsettled]) -> list[Settlement]:

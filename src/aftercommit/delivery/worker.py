@@ -20,7 +20,7 @@ from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.log import Log
 from aftercommit.events.order import OrderKey
 from aftercommit.events.outcome import RELEASE, Release
-from aftercommit.events.redact import traceback_text
+from aftercommit.events.redact import error_text
 from aftercommit.handlers.routing import Router
 from aftercommit.meter import Meter
 from aftercommit.ports import EventStore, Runtime, Task
@@ -136,7 +136,7 @@ class OutboxDispatcher:
                 next_may_follow = await self.deliver(holding)
             except Exception as error:
                 # Nothing of a user's gets here; a fault of ours must cost neither the worker nor the row.
-                log.error("the delivery of %s broke off: %s", holding, traceback_text(error))
+                log.error("the delivery of %s broke off: %s", holding, error_text(error), error=error)
                 if not holding.is_reported:
                     self._settler.add(holding, RELEASE)
             finally:

@@ -147,7 +147,8 @@ class Providers:
                 # Once: a provider that is broken would else say so at every write.
                 if number not in self._failing:
                     self._failing.add(number)
-                    log.warning("the context provider %r failed and is left out: %s", provider, error_text(error))
+                    text = error_text(error)
+                    log.warning("the context provider %r failed and is left out: %s", provider, text, error=error)
         return captured
 
 

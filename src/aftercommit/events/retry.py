@@ -13,7 +13,6 @@ from weakref import WeakSet
 from aftercommit.errors import InvalidOption
 from aftercommit.events.durations import Duration, duration, text_of
 from aftercommit.events.log import Log
-from aftercommit.events.redact import traceback_text
 from aftercommit.events.retry_rules import (
     LONGEST,
     RetryRules,
@@ -266,8 +265,7 @@ def _instead(policy: RetryPolicy, attempts: int, *, problem: str, error: Excepti
 def _report(policy: RetryPolicy, problem: str, error: Exception | None) -> None:
     if type(policy) not in _reported:
         _reported.add(type(policy))
-        trace = "" if error is None else f"\n{traceback_text(error)}"
-        _logger.warning("%s.%s. Said once per class.%s", type(policy).__qualname__, problem, trace)
+        _logger.warning("%s.%s. Said once per class.", type(policy).__qualname__, problem, error=error)
 
 
 def _grown(initial: timedelta, maximum: timedelta, multiplier: float, *, attempts: int) -> timedelta:

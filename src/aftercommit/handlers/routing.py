@@ -91,10 +91,14 @@ class Router:
 
     def __bool__(self) -> bool:
         """Whether anybody could receive anything. A registry that cannot be counted is taken to have some."""
+        return bool(self._roster.handlers or self._listeners) or self.count() != 0
+
+    def count(self) -> int | None:
+        """How many could receive something; None where a registry cannot be counted."""
         try:
-            return bool(self._roster.handlers or self._listeners) or len(self._registry) > 0  # type: ignore[arg-type]
+            return len(self._roster.handlers) + len(self._registry)  # type: ignore[arg-type]
         except TypeError:
-            return True
+            return None
 
     def routes_of(self, event: EventEnvelope) -> Sequence[Route]:
         """All that match, in the order in which they run. Raises what a registry or a predicate raises."""

@@ -45,5 +45,5 @@ class TriggeredPace:
         except Exception as error:
             self.interval = interval
             if self._meter.may_say("trigger"):
-                log.warning("the poll_trigger failed, and poll_interval is used: %s", error_text(error))
+                log.warning("the poll_trigger failed, and poll_interval is used: %s", error_text(error), error=error)
         return self.interval

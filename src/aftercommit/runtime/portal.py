@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from aftercommit.events.log import Log
 from aftercommit.events.outcome import Raised, Result
-from aftercommit.events.redact import traceback_text
+from aftercommit.events.redact import error_text
 from aftercommit.runtime.colours import GRACE, Limit
 
 log = Log("aftercommit.runtime")
@@ -129,6 +129,6 @@ def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
             loop.run_forever()
         except BaseException as error:
             # SystemExit or KeyboardInterrupt in a task that a handler started; asyncio lets them out of the loop.
-            log.error("a task on the loop of async handlers tried to end it: %s", traceback_text(error))
+            log.error("a task on the loop of async handlers tried to end it: %s", error_text(error), error=error)
         else:
             return

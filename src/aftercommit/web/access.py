@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from starlette.requests import Request
 
 from aftercommit.events.log import Log
-from aftercommit.events.redact import traceback_text
+from aftercommit.events.redact import error_text
 
 log = Log("aftercommit.web")
 
@@ -29,7 +29,7 @@ async def may_see(access: Access | None, request: Request) -> bool:
         allowed = access(request)
         return (await allowed if isawaitable(allowed) else allowed) is True
     except Exception as error:
-        log.error("access= failed, and the request is refused: %s", traceback_text(error))
+        log.error("access= failed, and the request is refused: %s", error_text(error), error=error)
         return False
 
 

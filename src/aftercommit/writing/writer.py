@@ -120,7 +120,7 @@ class OutboxWriter:
                 # A predicate or registry of the user's has failed. It is asked again when the row is delivered.
                 receivers = ()
                 if self._meter.may_say("rows_of"):
-                    log.warning("who receives %r is left to its delivery: %s", event, error_text(error))
+                    log.warning("who receives %r is left to its delivery: %s", event, error_text(error), error=error)
             wanted.append((event, receivers, partition_of(event.event_id if event.key is None else event.key)))
         path, deadline, owner, lock_timeout = self._hot_path, 0.0, None, _NO_TIME
         slots: Iterator[bool] = iter(())
@@ -225,7 +225,7 @@ class Written:
                 if len(hot) < len(self.rows):
                     path.left_in_table([row.event for row in self.rows if row.owner is None])
         except Exception as error:
-            log.error("committed events are left to the poller: %s", error_text(error))
+            log.error("committed events are left to the poller: %s", error_text(error), error=error)
         if self._meter is not None:
             tell_written(self._meter, self.rows)
         if self._hook is not None:
@@ -283,7 +283,7 @@ def _guarded(hook: WriterHook, phase: str, events: Sequence[EventEnvelope], *mor
         # A list of its own: what a hook does to it is not done to the batch.
         _refuse_async(phase, work(list(events), *more))
     except Exception as error:
-        log.error("%s of the writer hook failed and is ignored: %s", phase, error_text(error))
+        log.error("%s of the writer hook failed and is ignored: %s", phase, error_text(error), error=error)
 
 
 def _refuse_async(phase: str, returned: object) -> None:
