@@ -119,6 +119,7 @@ NAMES = [
     "Outbox",
     "OutboxConfig",
     "OutboxDispatcher",
+    "OtelMetrics",
     "OtelTracing",
     "OutboxError",
     "OutboxFallbackHandler",

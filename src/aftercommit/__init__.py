@@ -122,6 +122,7 @@ if TYPE_CHECKING:
     from aftercommit.hooks import PollTrigger as PollTrigger
     from aftercommit.hooks import Tracing as Tracing
     from aftercommit.hooks import WriterHook as WriterHook
+    from aftercommit.observers.otel import OtelMetrics as OtelMetrics
     from aftercommit.observers.prometheus import PrometheusMetrics as PrometheusMetrics
     from aftercommit.observers.tracing import OtelTracing as OtelTracing
     from aftercommit.outbox import Outbox as Outbox
@@ -179,6 +180,7 @@ _HOMES = {
         "AfterCommitHook", "EventInterceptor", "EventListener", "InFlightTracker", "ListenerRegistry",
         "MetricsExporter", "OutboxPollerHandler", "PollResult", "PollTrigger", "Tracing", "WriterHook",
     ),
+    "observers.otel": ("OtelMetrics",),
     "observers.prometheus": ("PrometheusMetrics",),
     "observers.tracing": ("OtelTracing",),
     "outbox": ("Outbox",),

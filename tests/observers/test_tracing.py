@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +13,22 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
 
-from aftercommit import DeadLetter, Discard, EventEnvelope, Fixed, MissingDriver, OtelTracing, Tracing, WriterHook
+from aftercommit import (
+    DeadLetter,
+    Discard,
+    EventEnvelope,
+    Fixed,
+    MissingDriver,
+    OtelTracing,
+    Outbox,
+    Tracing,
+    WriterHook,
+)
 from tests.delivery.faulty import until
-from tests.support import Collector, World
+from tests.support import PATIENCE, Collector, World
 
 Colouring = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -250,6 +263,20 @@ def test_an_insert_that_fails_ends_its_span_with_the_error_and_tells_the_hook(wo
         assert not outbox._engine.writer._hook._ends, "nothing is kept of what has ended"
 
     world.run(scenario)
+
+
+def test_what_is_written_in_a_session_of_sqlalchemy_carries_its_span_too(tmp_path: Path, spans: Spans) -> None:
+    """There the rows are inserted later, by the session itself."""
+    engine = create_engine(f"sqlite:///{tmp_path}/shop.db")
+    seen = Collector()
+    with Outbox(engine, tracing=spans.tracing(), poll_interval="1h") as outbox:
+        outbox.handler("A", id="a")(seen.add)
+        with Session(engine) as session, session.begin():
+            outbox.write("A", "{}", tx=session)
+        seen._wait(1, PATIENCE)
+    engine.dispose()
+    (write,), (process,) = spans.named("write A"), spans.named("process A")
+    assert linked(process) == [id_of(write)]
 
 
 class Broken(Tracing):
