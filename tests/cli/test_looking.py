@@ -102,6 +102,10 @@ def test_an_event_is_shown_by_the_beginning_of_its_id(here: Here, tmp_path: Path
     assert here("show", event_id, *place, "--payload", "--json").json["rows"][0]["payload"] == '{"total":7}'
     missing = here("show", "01ARZ3NDEKTSV4RRFFQ69G5FAV", *place)
     assert (missing.code, missing.out) == (1, "")
+    with Outbox(f"sqlite:///{tmp_path}/shop.db") as outbox, outbox.transaction():
+        outbox.write("Order", {"total": 8})
+    several = here("show", event_id[:6], *place)
+    assert (several.code, "several events begin with" in several.err) == (2, True)
 
 
 def test_tail_tells_what_is_written_and_what_becomes_of_it(
@@ -181,6 +185,7 @@ def test_migrate_makes_the_schema_tells_it_and_guards_a_pipeline(
     here: Here, tmp_path: Path, place: tuple[str, ...]
 ) -> None:
     assert here("migrate", "check", *place).code == 1
+    assert not (tmp_path / "shop.db").exists()
     assert "would make" in here("migrate", "up", *place, "--dry-run").out
     assert here("migrate", "check", *place).code == 1
     made = here("migrate", "up", *place)

@@ -12,6 +12,7 @@ import click
 
 from aftercommit.cli.output import Output, Verbatim
 from aftercommit.cli.session import Session
+from aftercommit.errors import InvalidOption
 from aftercommit.events.redact import redact
 
 if TYPE_CHECKING:
@@ -80,7 +81,10 @@ def changed(session: Session, change: Callable[[Any, EventRecord], Any], row: Ev
 
 def found(session: Session, event_id: str) -> list[EventRecord]:
     """Every row of one event, by its id or the beginning of it."""
-    rows: list[EventRecord] = session.ask(lambda outbox: outbox.records.find(event_id))
+    try:
+        rows: list[EventRecord] = session.ask(lambda outbox: outbox.records.find(event_id))
+    except InvalidOption as error:  # several ids begin like that
+        raise click.UsageError(f"{error.message}; {error.fix}") from error
     return rows
 
 

@@ -16,8 +16,9 @@ from urllib.parse import unquote
 from weakref import finalize
 
 from aftercommit.errors import InvalidOption, SchemaMismatch, UnknownStore
-from aftercommit.ports import Colour, Tx
+from aftercommit.ports import Colour, SchemaStatus, Tx
 from aftercommit.stores.sql.changes import ByLocking
+from aftercommit.stores.sql.execution import missing
 from aftercommit.stores.sql.rows import IN_MICROS
 from aftercommit.stores.sql.runs import RunsByLocking
 from aftercommit.stores.sql.statements import Dialect
@@ -85,6 +86,12 @@ class SqliteStore(SqlStore):
             own_table=partial(FileTable, path),
             **options,
         )
+
+    async def schema_status(self) -> SchemaStatus:
+        """A connection would make the file that is not there."""
+        if not os.path.exists(self.path):
+            return SchemaStatus(0, self._schema.version, problem=missing(self.names))
+        return await super().schema_status()
 
 
 class FileTable(OwnTable):
