@@ -86,3 +86,12 @@ def test_purge_deletes_what_ended_long_ago() -> None:
 def test_a_step_is_needed() -> None:
     with pytest.raises(CommandError, match="step"):
         said()
+
+
+def test_an_outbox_of_django_can_be_examined_in_its_block_and_outside() -> None:
+    write("default")
+    with transaction.atomic(using="default"):
+        inside = {each.code: each.level.value for each in outbox_for("default").diagnose()}
+    outside = {each.code: each.level.value for each in outbox_for("default").diagnose()}
+    assert inside.keys() == outside.keys()
+    assert {outside[code] for code in ("AC100", "AC101", "AC102", "AC103", "AC105", "AC107", "AC121")} == {"ok"}
