@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date, datetime, timedelta
 from enum import Enum
 from typing import IO, Any, Final
@@ -37,12 +37,12 @@ class Output:
 
     def say(self, text: str = "") -> None:
         """To the person who waits; never a part of the result."""
-        print(redact(text), file=sys.stderr, flush=True)
+        _talk(redact(text))
 
     def complain(self, text: str) -> None:
         """As `say`, in red where there are colours."""
         red = ("\x1b[31m", "\x1b[0m") if self.is_rich(sys.stderr) else ("", "")
-        print(f"{red[0]}{redact(text)}{red[1]}", file=sys.stderr, flush=True)
+        _talk(f"{red[0]}{redact(text)}{red[1]}")
 
     # ------------------------------------------------------------ data
 
@@ -91,6 +91,12 @@ class Output:
         with Bars(console=Console(stderr=True), transient=True) as bars:
             task = bars.add_task(label, total=total)
             yield _Bar(bars, task)
+
+
+def _talk(text: str) -> None:
+    with suppress(OSError):  # that nobody listens any more is no reason to break off the work
+        sys.stderr.write(f"{text}\n")  # at once, because several processes may talk to one terminal
+        sys.stderr.flush()
 
 
 class Progress:

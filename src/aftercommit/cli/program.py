@@ -1,21 +1,15 @@
-"""The program: the table of its commands, and how a call of it ends."""
+"""The program, and the table of its commands."""
 
 from __future__ import annotations
 
-import errno
-import os
-import sys
 from collections.abc import Mapping, Sequence
-from io import StringIO
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
 from aftercommit.cli.command import Call, common_options
-from aftercommit.cli.exits import Exit, exit_of
+from aftercommit.cli.ending import ended
 from aftercommit.cli.importing import load_command
-from aftercommit.errors import OutboxError
-from aftercommit.events.redact import error_text, traceback_text
 
 
 class Home(NamedTuple):
@@ -28,6 +22,9 @@ class Home(NamedTuple):
 
 #: In the order of the help. A command's module is loaded when the command is asked for.
 COMMANDS: Final[Mapping[str, Home]] = {
+    "run": Home("run", "run", "Deliver events in a process of its own."),
+    "send": Home("send", "send", "Write one event, in a transaction of its own."),
+    "handlers": Home("handlers", "handlers", "List the handlers of an outbox: their ids, events and options."),
     "status": Home("status", "status", "Show what waits, what is dead, who delivers, and how far behind it is."),
     "tail": Home("looking", "tail", "Follow rows as they are written, tried again and ended, until Ctrl-C."),
     "list": Home("looking", "list_rows", "List rows by what they are."),
@@ -38,8 +35,14 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "purge": Home("changing", "purge", "Delete rows that ended long ago."),
     "migrate": Home("migrate", "migrate", "Make and upgrade the tables, or tell how they are."),
     "doctor": Home("doctor", "doctor", "Look for what hurts in production, and say how to mend it."),
+    "healthcheck": Home("healthcheck", "healthcheck", "Ask a running worker whether it is live, ready or started."),
+    "bench": Home("bench", "bench", "Measure writing, delivery and latency on a scratch table."),
     "config": Home("config", "config", "Show every option and where its value comes from."),
-    "version": Home("version", "version", "Print the version."),
+    "explain": Home("explain", "explain", "Say what an error code means and what to do."),
+    "init": Home("init", "init", "Write a configuration file and an example of a handler here."),
+    "demo": Home("small", "demo", "Show in ten seconds what becomes of an event."),
+    "completion": Home("small", "completion", "Print the completion script for a shell."),
+    "version": Home("small", "version", "Print the version."),
 }
 
 
@@ -85,35 +88,7 @@ program: Final = Program(
 
 
 def run_program(arguments: Sequence[str] | None = None) -> int:
-    """The exit code of a call. Whatever happens is one clean message, and a traceback only with -vv."""
+    """The exit code of a call."""
     call = Call()
-    try:
-        code: Any = program.main(
-            None if arguments is None else list(arguments), "aftercommit", standalone_mode=False, obj=call
-        )
-        sys.stdout.flush()
-    except click.ClickException as error:
-        said = StringIO()
-        error.show(said)
-        call.output.say(said.getvalue().rstrip())  # it may quote an argument with a password in it
-        return Exit.USAGE
-    except OutboxError as error:
-        return _told(call, error, str(error), exit_of(error))
-    except (click.Abort, KeyboardInterrupt):
-        return Exit.INTERRUPTED
-    except OSError as error:
-        if error.errno != errno.EPIPE:
-            return _told(call, error, error_text(error), Exit.PROBLEM)
-        # Whoever read our output has seen enough. What is still to be written goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.OK
-    except Exception as error:  # a mistake of ours, or of a program that was loaded
-        return _told(call, error, f"{error_text(error)}\n  Fix: -vv shows where it happened", Exit.PROBLEM)
-    return int(code or Exit.OK)
-
-
-def _told(call: Call, error: BaseException, text: str, code: Exit) -> Exit:
-    if call.verbosity > 1:
-        call.output.say(traceback_text(error))
-    call.output.complain(f"aftercommit: {text}")
-    return code
+    words = None if arguments is None else list(arguments)
+    return ended(call, lambda: program.main(words, "aftercommit", standalone_mode=False, obj=call))

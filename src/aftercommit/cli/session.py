@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
-from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from inspect import isawaitable, iscoroutine
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from aftercommit.cli.output import Output
 from aftercommit.errors import OutboxError, SchemaMismatch
@@ -16,8 +16,15 @@ if TYPE_CHECKING:
     from aftercommit.cli.targets import Target
     from aftercommit.runtime.foreground import Foreground
 
+T = TypeVar("T")
+
 #: Makes the outbox, with options that the stored table asks for.
 Make = Callable[..., "OutboxBase"]
+
+
+async def done(value: Awaitable[T] | T) -> T:
+    """What a method of an outbox gives, awaited if it has to be."""
+    return await value if isawaitable(value) else value
 
 
 class Session:
@@ -50,7 +57,8 @@ class Session:
     def ask(self, operation: Callable[[Any], Any]) -> Any:
         """`session.ask(lambda outbox: outbox.dead.query(limit=5))`: what it gives, awaited if it has to be.
 
-        A table that a URL leads to is worked with as it was made, ordered or not.
+        An operation of several steps is a coroutine function that uses `done` and `block`, written once for both
+        colours. A table that a URL leads to is worked with as it was made, ordered or not.
         """
         try:
             return self._ask(operation)
@@ -62,14 +70,27 @@ class Session:
             return self._ask(operation)
 
     def _ask(self, operation: Callable[[Any], Any]) -> Any:
+        from aftercommit.runtime.threads import run  # noqa: PLC0415  (with the engine, when there is work for it)
+
         if not self.is_async:
-            return operation(self.outbox)
+            given = operation(self.outbox)
+            return run(given) if iscoroutine(given) else given
 
         async def awaited() -> Any:
             given = operation(self.outbox)
             return await given if isawaitable(given) else given
 
         return self._foreground().run(awaited())
+
+    @asynccontextmanager
+    async def block(self, manager: Any) -> AsyncIterator[Any]:
+        """`with` or `async with`, as the outbox needs it, in an operation that is written once."""
+        if self.is_async:
+            async with manager as entered:
+                yield entered
+        else:
+            with manager as entered:
+                yield entered
 
     def _foreground(self) -> Foreground:
         from aftercommit.runtime.foreground import Foreground  # noqa: PLC0415  (it brings asyncio along)

@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
@@ -26,9 +26,9 @@ from aftercommit.demo.victim import ARGUMENT, be_the_victim
 _SIGPIPE: Final = 13
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code: 0 when exactly what was committed was delivered, 1 when not, 128 + n when signal n ended it."""
-    options = _options()
+    options = _options(arguments)
     pace = FAST if options.fast else NORMAL
     if options.victim:
         be_the_victim(Path(options.victim[0]), int(options.victim[1]), pace)
@@ -45,7 +45,7 @@ def main() -> int:
         return 128 + (signals[0] if signals else _SIGPIPE)
 
 
-def _options() -> argparse.Namespace:
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m aftercommit.demo",
         description="An order service that shows what becomes of an event: delivered after the commit, retried, "
@@ -54,7 +54,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--fast", action="store_true", help="do not wait for readers")
     parser.add_argument("--keep", action="store_true", help="keep the database, and say where it is")
     parser.add_argument(ARGUMENT, nargs=2, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 @contextmanager

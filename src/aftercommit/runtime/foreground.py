@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -20,3 +20,15 @@ class Foreground:
 
     def close(self) -> None:
         self._runner.close()
+
+
+async def until_readable(files: Sequence[int]) -> None:
+    """Wait until one of these file descriptors has something to read, or has ended; the loop turns meanwhile."""
+    loop, came = asyncio.get_running_loop(), asyncio.Event()
+    for each in files:
+        loop.add_reader(each, came.set)
+    try:
+        await came.wait()
+    finally:
+        for each in files:
+            loop.remove_reader(each)

@@ -87,6 +87,15 @@ class Server:
         reply = await self._send(self.scripts["setup"], [int(makes), *words])
         return {reply[n].decode(): reply[n + 1].decode() for n in range(0, len(reply), 2)}
 
+    async def drop(self) -> None:
+        """Remove every key that a script of this outbox knows."""
+        keys = {key for script in self.scripts.values() for key in script.keys}
+        (reply,) = await self.link.call((b"EVAL", b"return redis.call('UNLINK', unpack(KEYS))", len(keys), *keys))
+        if isinstance(reply, Exception):
+            self.explain(reply)
+            raise reply
+        self.is_ready = False
+
     def _problem(self, facts: Mapping[str, str]) -> OutboxError | None:
         """Why this release cannot work with what is there."""
         table = self.names.table

@@ -134,6 +134,10 @@ class RedisStore:
             fix="nothing: the outbox makes its keys by itself when it starts, or by create_schema()",
         )
 
+    async def drop_schema(self) -> None:
+        """Remove its keys and all that is in them: for an outbox that was made to try something."""
+        await self.server.drop()
+
     async def close(self) -> None:
         for each in list(self._listening):
             await each.close()

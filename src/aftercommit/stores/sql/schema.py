@@ -80,6 +80,12 @@ class Schema:
     def _is_unfinished(self, settings: Mapping[str, str]) -> bool:
         return _version_of(settings) < self.version or bool(_absent(settings))
 
+    async def drop(self) -> None:
+        """Remove the tables and all that is in them: for tables that were made to try something."""
+        for name in self._names.all:
+            await self._executor.execute(f"DROP TABLE IF EXISTS {self._names.qualified(name)}")
+        self.is_ready = False
+
     async def _upgrade(self) -> None:
         while self._is_unfinished(settings := await self._executor.transact(self._settings, writes=False)):
             await self._executor.transact(partial(self._migrate, is_new=not settings))

@@ -101,10 +101,10 @@ class SqlStore:
         self.order = Order(ordered, on_dead)
         self._firsts = Firsts(self._sql, dialect, blocks=on_dead == "block")
         self._schema = Schema(executor, self._sql, self.names, creates=create_schema, order=self.order)
+        self.drop_schema = self._schema.drop
         self._table = own_table(executor, dialect, self._sql, self.names, self._schema)
-        self.records: Records = SqlRecords(
-            executor, self._sql, dialect, self._changes, bool(delete_completed), self._explained
-        )
+        deletes, explained = bool(delete_completed), self._explained
+        self.records: Records = SqlRecords(executor, self._sql, dialect, self._changes, deletes, explained)
         #: With connections of its own where that can be: a heartbeat must not wait for others to give theirs back.
         self._heartbeats = executor if heartbeats is None else heartbeats
         self.membership: Membership | None = SqlMembership(self._heartbeats, self._sql, self._times, self._explained)

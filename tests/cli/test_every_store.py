@@ -1,0 +1,77 @@
+"""Every command on every store, in a row, as processes of their own: what one does the next one finds."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.cli.kit import write_shop
+from tests.cli.launcher import Launcher
+from tests.databases import MysqlDatabase, PostgresDatabase
+
+#: Of its own in each database, so that it shares nothing with other tests.
+TABLE = "cli_every"
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mysql", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'shop.db'}"
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found
+
+
+@pytest.fixture
+def table(url: str, request: pytest.FixtureRequest) -> str:
+    """On Redis the keys are removed behind the test; elsewhere the whole database is."""
+    return str(request.getfixturevalue("redis_table")) if url.startswith("redis") else TABLE
+
+
+@pytest.fixture
+def launcher(tmp_path: Path, url: str) -> Iterator[Launcher]:
+    with Launcher(tmp_path, url) as launcher:
+        yield launcher
+
+
+def test_every_command_on_every_store(url: str, table: str, launcher: Launcher, tmp_path: Path) -> None:
+    """One scenario: starting Python is what costs."""
+    journal = write_shop(tmp_path, url, table=table, create_schema=True)
+    shop, place = ("--app", "shop:outbox"), ("--url", url, "--table", table)
+
+    (handler,) = launcher.good("handlers", "shop:outbox")["handlers"]
+    assert (handler["handler"], handler["events"]) == ("send_receipt", ["OrderPlaced"])
+    assert launcher("run", "shop:outbox", "--drain").out == "0 delivered, 0 retried, 0 deferred, 0 dead\n"
+
+    # The table is there now, so that a URL is enough to write to it.
+    assert launcher.good("send", *shop, "OrderPlaced", '{"total": 1}')["event_id"]
+    assert launcher.good("send", *place, "OrderPlaced", "-", stdin='{"total": 2}')["event_id"]
+    assert launcher("send", *place, "OrderPlaced", '{"total": 3}', "--dry-run").code == 0
+    assert launcher("send", *place, "OrderPlaced", "{").code != 0
+    assert launcher("run", "shop:aio", "--drain").out == "2 delivered, 0 retried, 0 deferred, 0 dead\n"
+    assert sorted(journal.read_text().split()) == ["1", "2"]
+
+    # Measured on a table of its own, which is gone behind it.
+    figures = launcher.good("bench", "shop:aio", "--seconds", "0.1", "--size", "10")
+    assert min(figures["written_per_second"], figures["delivered_per_second"]) > 0
+    assert figures["latency_p95_ms"] >= figures["latency_p50_ms"] >= 0
+    assert "bench" not in _names(url)
+
+
+def _names(url: str) -> str:
+    """Of tables or keys that there are."""
+    match url.partition(":")[0]:
+        case "sqlite":
+            with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+                return str(connection.execute("SELECT name FROM sqlite_master").fetchall())
+        case "redis":
+            with redis.Redis.from_url(url) as client:
+                return str(list(client.scan_iter("*bench*", count=10_000)))
+        case kind:
+            database = (PostgresDatabase if kind.startswith("postgres") else MysqlDatabase)(url)
+            with closing(database):
+                return str([[*row] for row in database.read("SELECT table_name FROM information_schema.tables")])
