@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from aftercommit import StoreUnavailable
+from aftercommit.service import LONGEST_PAUSE
 from tests.support import Signal, World
 
 
@@ -95,7 +96,9 @@ def test_a_poller_that_is_stuck_in_the_programs_own_code_is_not_live_and_one_in_
             poller.turned_at = poller.progressed_at = float("-inf")
             health = outbox.health()
             assert (health.is_live, health.is_ready) == (True, False)
-            poller.is_asking = False  # as it is while an exporter or a trigger of the user's runs
+            poller.is_asking, poller.turned_at = False, outbox._engine.runtime.clock() - LONGEST_PAUSE
+            assert outbox.health().is_live, "it may be in the pause behind a failure"
+            poller.turned_at = float("-inf")  # and in an exporter or a trigger of the user's it may be for ever
             assert not outbox.health().is_live
             release.set()
 

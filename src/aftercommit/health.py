@@ -14,7 +14,7 @@ from aftercommit.events.outcome import Ok, Raised, Result
 from aftercommit.events.redact import error_text
 from aftercommit.polling.poller import OutboxPoller
 from aftercommit.ports import EventStore, Runtime, Task
-from aftercommit.service import Countdown, Service
+from aftercommit.service import LONGEST_PAUSE, Countdown, Service
 
 #: Seconds for which an answer of the store is good enough for the next who asks. Probes come every few seconds; should
 #: somebody ask without end, the store hears of it once a second.
@@ -145,7 +145,8 @@ class Checkup:
     def _is_stuck(self) -> bool:
         """The poller waits for nothing that it knows of: for a lock, or for an exporter or a trigger of the user's. A
         store may take as long as it likes."""
-        return bool(self._late(self._poller.turned_at)) and not self._poller.is_asking
+        # Behind a failure it pauses, which may be longer than its rounds are.
+        return bool(self._late(self._poller.turned_at + LONGEST_PAUSE)) and not self._poller.is_asking
 
     def _longest_round(self) -> float:
         longest = max(self._config.max_poll_interval or self._config.poll_interval, self._poller.interval)

@@ -113,17 +113,19 @@ def test_a_store_that_does_not_answer_makes_nobody_wait_and_is_asked_by_one(worl
 
 
 @pytest.mark.parametrize("seconds", [0, pytest.param(30, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("server_world", ["postgres-threads", "postgres-asyncpg"], indirect=True)
+@pytest.mark.parametrize(
+    "any_server_world", ["postgres-threads", "postgres-asyncpg", "mariadb-asyncio", "redis-threads"], indirect=True
+)
 def test_while_the_database_is_away_it_is_live_and_not_ready(
-    server_world: World, seconds: int, caplog: pytest.LogCaptureFixture
+    any_server_world: World, seconds: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And the log has a line for its going and one for its coming back."""
-    world = server_world
+    world = any_server_world
 
     async def scenario() -> None:
         await world.outbox().create_schema()
         with door_to(world.url) as door:
-            outbox, seen = world.outbox(door.url, poll_interval="20ms", create_schema=False), Collector()
+            outbox, seen = world.outbox(door.url, poll_interval="20ms"), Collector()
             outbox.register("T", seen.add)
             app = probes_app(bare(outbox))
             async with outbox:
