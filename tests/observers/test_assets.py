@@ -61,7 +61,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> CollectorRegistry:
         await outbox.start()
         async with outbox.transaction():
             await outbox.write("Good", "{}")
-            await outbox.write("Bad", "{}")
+            await outbox.write("Bad", "{}", key="k")
+            await outbox.write("Good", "{}", key="k")  # which waits behind the dead one
         await seen.reach(2)
         await world.until("SELECT count(*) = 2 FROM outbox_event WHERE status IN (1, 3)")
         outbox._engine.collector.call()

@@ -163,6 +163,8 @@ def test_the_figures_are_those_of_the_table(world: World) -> None:
         (table,) = told.tables
         assert (table.backlog.new, table.backlog.dead, table.done, table.blocked_keys) == (1, 1, 1, 1)
         assert (table.partitions.total, table.partitions.maximum) == (1, 1)
+        counts = [(each.event_type, each.new + each.retry, each.dead) for each in table.summary.types]
+        assert counts == [("Bad", 0, 1), ("Good", 1, 0)]
         assert (table.cluster.total_instances, table.cluster.unassigned_partitions) == (0, 256)
 
     world.run(scenario)

@@ -6,13 +6,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from aftercommit import Delivered, Fixed, InvalidOption, MissingDriver, PrometheusMetrics
+from aftercommit import Delivered, Fixed, InvalidOption, MissingDriver, PartitionStats, PrometheusMetrics, TableState
+from aftercommit.events.claims import Backlog
+from aftercommit.events.records import Summary, TypeSummary
 from aftercommit.observers import prometheus
 from aftercommit.observers.catalogue import OTHER, OWN, TABLE
 from tests.observers.kit import samples, value
@@ -99,6 +102,25 @@ def test_names_beyond_the_limit_share_one_series(registry: CollectorRegistry) ->
     assert len(found["outbox_deliveries_total"]) == len(found["outbox_leases_lost_total"]) == 4
 
 
+def test_types_of_the_table_beyond_the_limit_are_added_up_and_gone_ones_are_forgotten(
+    registry: CollectorRegistry,
+) -> None:
+    metrics = PrometheusMetrics(registry, max_names=1).for_store("here")
+    metrics.collected(
+        table(*(TypeSummary(name, "", 1, 2, 3, timedelta(seconds=age)) for age, name in enumerate("ABC")))
+    )
+    assert value(registry, "outbox_type_pending", type="A", handler="*") == 3
+    assert value(registry, "outbox_type_dead", type=OTHER) == 6
+    assert value(registry, "outbox_type_oldest_pending_seconds", type=OTHER) == 2
+    metrics.collected(table(TypeSummary("A", "", 1)))
+    assert value(registry, "outbox_type_pending", type=OTHER) is None
+    assert value(registry, "outbox_type_oldest_pending_seconds") is None
+
+
+def table(*types: TypeSummary) -> TableState:
+    return TableState(Backlog(0, 0, 0, 0, timedelta(0)), 0, PartitionStats({}), Summary(types))
+
+
 def test_two_outboxes_share_one_exporter_and_are_told_apart(tmp_path: Path, registry: CollectorRegistry) -> None:
     world, metrics = World("threads", tmp_path), PrometheusMetrics(registry)
 
@@ -155,9 +177,10 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from aftercommit import PrometheusMetrics, TableState
 from aftercommit.events.claims import Backlog
 from aftercommit.events.order import PartitionStats
+from aftercommit.events.records import Summary
 from datetime import timedelta
 def table(new):
-    return TableState(Backlog(new, 0, 0, 0, timedelta(0)), 0, PartitionStats({}))
+    return TableState(Backlog(new, 0, 0, 0, timedelta(0)), 0, PartitionStats({}), Summary(()))
 metrics = PrometheusMetrics().for_store("here")
 metrics.written("A", 1)
 metrics.collected(table(7))

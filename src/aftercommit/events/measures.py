@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 from aftercommit.events.claims import Backlog, Claimed, asked_at
 from aftercommit.events.order import ClusterStats, PartitionStats
 from aftercommit.events.outcome import DISCARDED, FELL_BACK, Dead, Defer, Done, Outcome, Release, Retry
+from aftercommit.events.records import Summary
 
 #: How a delivery ended, for the label of a metric. `defer`: not now, uncounted; `unroutable`: nobody here has a handler
 #: for it; `release`: given back unfinished by close().
@@ -16,6 +17,7 @@ DeliveryResult: TypeAlias = Literal["ok", "retry", "dead", "discard", "fallback"
 
 #: Rows and keys that are counted for exporters. An index of so many is read in a few milliseconds, again and again.
 DONE_AT_MOST: Final = 100_000
+SUMMED_AT_MOST: Final = 10_000
 BLOCKED_AT_MOST: Final = 100
 
 #: Stands for the handler of a row that serves all of its handlers, where none of them was reached.
@@ -45,6 +47,8 @@ class TableState:
     done: int
     #: Unfinished rows by partition.
     partitions: PartitionStats
+    #: Unfinished and dead rows by event type and handler, as far as `SUMMED_AT_MOST` of each go.
+    summary: Summary
     #: Keys that stand still behind a dead event; a hundred stands for that many or more.
     blocked_keys: int = 0
     #: The instances of an ordered fleet; None where every process looks after all partitions.

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
-from aftercommit.events.measures import TableState
+from aftercommit.events.measures import ANY_HANDLER, TableState
+from aftercommit.events.records import Summary
 
 #: How many distinct event types, and how many handlers, get series of their own. A program has tens; a type that is
 #: made up for each event would else fill the memory of every process and of the server that keeps the series.
@@ -64,6 +66,9 @@ TABLE: Final = (
     Series("outbox_dead", "gauge", (), "dead rows"),
     Series("outbox_done", "gauge", (), "done rows; 100,000 stands for that many or more"),
     Series("outbox_oldest_pending_seconds", "gauge", (), "how long the oldest row that is due has been due"),
+    Series("outbox_type_pending", "gauge", ("type", "handler"), "unfinished rows, of the first 10,000"),
+    Series("outbox_type_dead", "gauge", ("type", "handler"), "dead rows, of the first 10,000"),
+    Series("outbox_type_oldest_pending_seconds", "gauge", ("type", "handler"), "how long the oldest has been due"),
     Series("outbox_blocked_keys", "gauge", (), "keys that stand still behind a dead event; 100: or more"),
     Series("outbox_partition_pending_max", "gauge", (), "unfinished rows of the fullest partition"),
     Series("outbox_partitions", "gauge", ("state",), "partitions of an ordered fleet: owned, unowned"),
@@ -81,8 +86,9 @@ class Reading(NamedTuple):
     value: float
 
 
-def readings(table: TableState) -> Iterator[Reading]:
+def readings(table: TableState, types: Names, handlers: Names) -> Iterator[Reading]:
     """All that is to be said of the table, but for the time at which it was looked at."""
+    yield from _by_type(table.summary, types, handlers)
     backlog, cluster = table.backlog, table.cluster
     yield Reading("outbox_backlog", ("new",), backlog.new)
     yield Reading("outbox_backlog", ("retry",), backlog.retry)
@@ -97,6 +103,20 @@ def readings(table: TableState) -> Iterator[Reading]:
         yield Reading("outbox_partitions", ("unowned",), cluster.unassigned_partitions)
         yield Reading("outbox_instances", (), cluster.total_instances)
         yield Reading("outbox_instance_partitions_max", (), max(cluster.assigned.values(), default=0))
+
+
+def _by_type(summary: Summary, types: Names, handlers: Names) -> Iterator[Reading]:
+    """What shares a name is added up; of times the longest counts."""
+    pending, dead, oldest = Counter[tuple[str, str]](), Counter[tuple[str, str]](), dict[tuple[str, str], float]()
+    for each in summary.types:
+        labels = types(each.event_type), handlers(each.handler_id or ANY_HANDLER)
+        pending[labels] += each.new + each.retry
+        dead[labels] += each.dead
+        if each.oldest_due is not None:
+            oldest[labels] = max(oldest.get(labels, 0.0), each.oldest_due.total_seconds())
+    yield from (Reading("outbox_type_pending", labels, count) for labels, count in pending.items())
+    yield from (Reading("outbox_type_dead", labels, count) for labels, count in dead.items())
+    yield from (Reading("outbox_type_oldest_pending_seconds", labels, age) for labels, age in oldest.items())
 
 
 class Names:

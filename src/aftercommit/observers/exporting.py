@@ -115,7 +115,7 @@ class Exporting(MetricsExporter, ABC):
         """An old value must not stand beside the one of the process that has the duty now."""
         told: set[tuple[str, tuple[str, ...]]] = set()
         if table is not None:
-            for name, labels, value in readings(table):
+            for name, labels, value in readings(table, self._types, self._handlers):
                 self._set(name, labels, value)
                 told.add((name, labels))
             self._set("outbox_collected_timestamp_seconds", (), time.time())

@@ -10,7 +10,7 @@ from aftercommit.config import OutboxConfig
 from aftercommit.delivery.outcomes import rule_of
 from aftercommit.events.claims import ALL_PARTITIONS
 from aftercommit.events.log import Log
-from aftercommit.events.measures import BLOCKED_AT_MOST, DONE_AT_MOST, TableState
+from aftercommit.events.measures import BLOCKED_AT_MOST, DONE_AT_MOST, SUMMED_AT_MOST, TableState
 from aftercommit.events.order import ClusterStats, PartitionStats
 from aftercommit.events.redact import error_text
 from aftercommit.meter import Meter
@@ -78,6 +78,7 @@ class Collector(Repeating):
         return TableState(
             backlog=await records.backlog(),
             done=await records.count_done(DONE_AT_MOST),
+            summary=await records.summary(SUMMED_AT_MOST),
             partitions=PartitionStats({number: pending.get(number, 0) for number in ALL_PARTITIONS}),
             blocked_keys=len(await records.blocked(BLOCKED_AT_MOST)) if blocks else 0,
             cluster=await self._cluster(),
