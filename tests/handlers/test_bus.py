@@ -15,6 +15,7 @@ import pytest
 from aftercommit import ColourMismatch, InvalidListener, NotInTransaction
 from aftercommit.errors import InvalidPayloadType
 from aftercommit.events.classes import outbox_event
+from aftercommit.events.ids import EventId, EventIds
 from aftercommit.handlers.bus import Bus
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
@@ -93,6 +94,14 @@ def test_a_subclass_of_a_marked_class_is_written_and_reaches_subscribers_of_its_
         "written",
         *(("base", Placed(8)), ("all", Placed(8))),
     ]
+
+
+@pytest.mark.parametrize("returned", [EventId("7"), EventIds(["7"])], ids=["one", "many"])
+def test_a_subscriber_may_return_the_ids_of_what_it_wrote(publisher: Publisher, returned: Any) -> None:
+    publisher.bus.subscribe(Noted, lambda value: returned)
+    publisher.bus.subscribe(Noted, publisher.subscriber("after it"))
+    publisher.publish(Noted("x"))
+    assert publisher.seen == [("after it", Noted("x"))]
 
 
 def test_without_a_transaction_nothing_is_passed_on(publisher: Publisher) -> None:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from aftercommit import Exponential, FailureContext, Fixed, InvalidOption, OutboxError, RetryAfter, Unavailable
+from aftercommit import (
+    Exponential,
+    FailureContext,
+    Fixed,
+    HandlerSet,
+    HandlerTimeout,
+    InvalidOption,
+    OutboxError,
+    OutboxTypedHandler,
+    RetryAfter,
+    Unavailable,
+)
 from aftercommit.hooks import EventInterceptor
 from tests.kit.ways import OrderPaid, OrderPlaced, Way, value
 
@@ -185,7 +197,7 @@ def test_a_crash_that_nothing_comes_to_fails_the_test() -> None:
 
 
 def test_an_ordered_outbox_keeps_its_keys_in_order(way: Way, colour: Colour) -> None:
-    outbox, seen = way.outbox(ordered=True, retry_policy=Fixed("1m")), []
+    outbox, seen = way.outbox(ordered=True, retry_policy=Fixed("1m"), schema="shop", serialize_keys=True), []
     outbox.handler(OrderPlaced, id="placed")(colour(lambda event: seen.append(("placed", event.order_id))))
     outbox.handler(OrderPaid, id="paid")(colour(lambda event: seen.append(("paid", event.order_id))))
 
@@ -295,9 +307,64 @@ def test_a_test_may_fail_from_inside_a_handler() -> None:
     Way("Outbox").play(outbox, scenario)
 
 
+def test_what_a_handler_writes_is_delivered_by_the_same_drain(way: Way, colour: Colour) -> None:
+    outbox, seen = way.outbox(), []
+
+    if way.is_async_outbox:
+
+        @outbox.handler
+        async def place(event: OrderPlaced) -> None:
+            async with outbox.transaction():
+                await outbox.write(OrderPaid(event.order_id))
+    else:
+
+        @outbox.handler
+        def place(event: OrderPlaced) -> None:
+            with outbox.transaction():
+                outbox.write(OrderPaid(event.order_id))
+
+    outbox.handler(OrderPaid, id="paid")(colour(seen.append))
+
+    async def scenario(kit: Any) -> None:
+        await value(kit.write(OrderPlaced(1)))
+        assert (await value(kit.drain())).delivered == 2
+        assert seen == [OrderPaid(1)]
+
+    way.play(outbox, scenario)
+
+
+def test_a_handler_that_hangs_is_past_its_timeout(way: Way) -> None:
+    """Timeouts are kept in real time."""
+    outbox, is_over = way.outbox(), threading.Event()
+
+    @outbox.handler(OrderPlaced, timeout="10ms")
+    def hang(event: OrderPlaced) -> None:
+        is_over.wait()
+
+    async def scenario(kit: Any) -> None:
+        await value(kit.write(OrderPlaced(1)))
+        result = await value(kit.drain())
+        assert [type(error) for error in result.errors] == [HandlerTimeout]
+        is_over.set()
+
+    way.play(outbox, scenario)
+
+
 class Marks(EventInterceptor):
     def before_dispatch(self, event: Any) -> None: ...
     def after_dispatch(self, event: Any, error: Any) -> None: ...
+
+
+handlers = HandlerSet()
+
+
+class Desk:
+    @handlers.handler
+    def bill(self, event: OrderPaid) -> None: ...
+
+
+class Audit(OutboxTypedHandler[OrderPlaced]):
+    def handle(self, payload: OrderPlaced, metadata: Any) -> None: ...
 
 
 class Mailer:
@@ -333,6 +400,22 @@ def test_whatever_receives_events_can_be_made_to_fail() -> None:
             kit.fail(place, ValueError, times=0)
         with pytest.raises(InvalidOption, match="UnicodeDecodeError cannot be made with a text alone"):
             kit.fail(place, UnicodeDecodeError)
+
+    Way("Outbox").play(outbox, scenario)
+
+
+@pytest.mark.parametrize("named_by", ["the method", "the class", "the id"])
+def test_handlers_that_are_methods_or_objects_can_fail_as_well(named_by: str) -> None:
+    outbox, desk, audit = Way("Outbox").outbox(max_attempts=1), Desk(), Audit()
+    outbox.include(desk)
+    outbox.include(audit)
+
+    async def scenario(kit: Any) -> None:
+        kit.fail({"the method": desk.bill, "the class": Desk.bill, "the id": "bill"}[named_by], ValueError)
+        kit.fail(audit, ValueError)
+        kit.write(OrderPaid(1))
+        kit.write(OrderPlaced(1))
+        assert kit.drain().dead == 2
 
     Way("Outbox").play(outbox, scenario)
 

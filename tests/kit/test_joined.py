@@ -15,7 +15,7 @@ from sqlalchemy.pool import StaticPool
 
 from aftercommit import AsyncOutbox, ColourMismatch, Fixed, Outbox, UnsupportedTransaction
 from aftercommit.testing import AsyncOutboxTest, OutboxTest
-from tests.kit.ways import OrderPlaced
+from tests.kit.ways import OrderPaid, OrderPlaced
 
 #: How an engine of SQLAlchemy names the driver, by the database and the colour.
 URLS = {
@@ -100,12 +100,18 @@ def test_drain_sees_the_rows_of_the_open_transaction(engine: Any, connection: An
         result = outbox_test.drain(advance="1h")
         assert (result.attempts, result.delivered, seen) == (2, 1, [(7, 1)])
 
+        outbox.handler(OrderPaid, id="paid")(lambda event: seen.append(("paid", event.order_id)))
+        outbox.handler("Due", id="due")(lambda event: outbox.write(OrderPaid(5), tx=session))
+        outbox_test.write("Due", {})
+        assert outbox_test.drain().delivered == 2
+        assert seen.pop() == ("paid", 5)
+
         outbox_test.write(OrderPlaced(9), deliver_after="1h")
         outbox_test.crash_at("before_settle")
         assert outbox_test.drain(advance="2h").crashed
         assert outbox_test.drain().delivered == 1
         assert [order_id for order_id, _ in seen] == [7, 9, 9]
-        assert [each.status.name for each in outbox_test.written()] == ["DONE", "DONE"]
+        assert [each.status.name for each in outbox_test.written()] == ["DONE"] * 4
 
 
 def test_order_dead_letters_and_groups_hold_there_too(engine: Any, connection: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from aftercommit.events.ids import EventId, EventIds
 from aftercommit.events.outcome import Ok, Raised
 from aftercommit.runtime import portal
 from tests.delivery.faulty import (
@@ -162,6 +163,17 @@ def test_every_shape_of_callable_runs_to_its_end(world: World, shape: str) -> No
     async def scenario(runtime: Any) -> None:
         result = await runtime.call(SHAPES[shape], "event", context=copy_context())
         assert result == Ok(("ran", "event"))
+
+    with_runtime(world, scenario)
+
+
+@pytest.mark.parametrize("returned", [EventId("7"), EventIds([EventId("7")])], ids=["one", "many"])
+def test_a_function_may_return_the_ids_of_what_it_wrote(world: World, returned: Any, colour: Any) -> None:
+    """They can be awaited, and that comes to an end."""
+
+    async def scenario(runtime: Any) -> None:
+        result = await runtime.call(colour(lambda event: returned), "event", context=copy_context())
+        assert result == Ok(returned)
 
     with_runtime(world, scenario)
 

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator
-from typing import Any, Final, Self
+from typing import Any, Final
 from weakref import WeakSet
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -104,8 +104,8 @@ class EventId(str):
 
     __slots__ = ()
 
-    def __await__(self) -> Generator[Any, None, Self]:
-        return self
+    def __await__(self) -> Generator[Any, None, str]:
+        return str(self)  # not itself: who awaits until there is nothing to await would never end
         yield  # a generator, although it never waits
 
 
@@ -114,6 +114,6 @@ class EventIds(list[str]):
 
     __slots__ = ()
 
-    def __await__(self) -> Generator[Any, None, Self]:
-        return self
+    def __await__(self) -> Generator[Any, None, list[str]]:
+        return list(map(str, self))
         yield  # a generator, although it never waits

@@ -8,6 +8,7 @@ from typing import Any
 
 from aftercommit.errors import ColourMismatch, InvalidListener, InvalidPayloadType
 from aftercommit.events.classes import marks_of
+from aftercommit.events.ids import EventId, EventIds
 from aftercommit.events.names import described
 from aftercommit.handlers.signatures import refuse_uncallable
 from aftercommit.ports import Colour
@@ -93,6 +94,8 @@ class Bus:
             is_taken = True
             # Neither copied context nor other thread: the subscriber is part of the publisher's transaction.
             returned = subscriber(value)
+            if isinstance(returned, EventId | EventIds):  # of what it wrote; that it can be awaited means nothing
+                continue
             while isawaitable(returned) and self._colour is Colour.ASYNC:
                 returned = await returned
             if isawaitable(returned) or isgenerator(returned) or isasyncgen(returned):

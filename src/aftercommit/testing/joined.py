@@ -23,7 +23,7 @@ from aftercommit.stores.sqlite.executor import SqliteExecutor
 from aftercommit.stores.sqlite.target import DIALECT as SQLITE
 from aftercommit.stores.sqlite.target import FileTable
 from aftercommit.testing.clock import VirtualClock
-from aftercommit.testing.places import Opened, opened, options_of, value_of
+from aftercommit.testing.places import Opened, opened, options_of, options_of_file, value_of
 
 T = TypeVar("T")
 
@@ -53,13 +53,11 @@ class JoinedTransaction:
 
     def open(self, outbox: OutboxBase, clock: VirtualClock) -> Opened:
         engine = self._engine()
-        options = options_of(outbox.config)
         if engine.dialect.name == "sqlite":
             path = _file_of(engine)
-            options.pop("schema", None)
             executor: Executor = SqliteExecutor(_no_connection, path, self._colour)
             dialect, where = SQLITE, repr(path or ":memory:")
-            options |= {"own_table": partial(FileTable, path), "create_schema": True}
+            options = {**options_of_file(outbox.config), "own_table": partial(FileTable, path)}
         else:
             target = AsyncEngine(engine) if self._colour is Colour.ASYNC else engine
             inner = open_store(target, self._colour)
@@ -67,7 +65,7 @@ class JoinedTransaction:
                 raise UnsupportedTransaction(f"{inner!r} runs no SQL", fix="join a SQL database")
             executor, dialect, where = inner.executor, inner.dialect, inner.where
             # Where a table can be made in a transaction that is rolled back. MySQL would commit it.
-            options["create_schema"] = engine.dialect.name == "postgresql"
+            options = {**options_of(outbox.config), "create_schema": engine.dialect.name == "postgresql"}
         joined = JoinedExecutor(self, executor)
         return opened(clock, partial(SqlStore, joined, dialect, where=where, **options))
 

@@ -74,6 +74,15 @@ def options_of(config: OutboxConfig) -> dict[str, Any]:
     return {**config.store_options, "delete_completed": False}
 
 
+def options_of_file(config: OutboxConfig) -> dict[str, Any]:
+    """The same for SQLite, which has neither schemas nor writers beside each other."""
+    of_servers = ("schema", "serialize_keys")
+    return {
+        **{name: value for name, value in options_of(config).items() if name not in of_servers},
+        "create_schema": True,
+    }
+
+
 class TemporaryFile:
     """A SQLite file for one test. What it holds need not survive a power cut."""
 
@@ -90,10 +99,7 @@ class TemporaryFile:
         return f"sqlite:///{quote(self._path)}"
 
     def open(self, outbox: OutboxBase, clock: VirtualClock) -> Opened:
-        options = {**options_of(outbox.config), "create_schema": True}
-        # A file has neither schemas nor writers beside each other.
-        for of_servers in ("schema", "serialize_keys"):
-            options.pop(of_servers, None)
+        options = options_of_file(outbox.config)
         found = opened(
             clock, partial(SqliteStore, opener(self._path, is_durable=False), self._path, outbox._colour, **options)
         )
