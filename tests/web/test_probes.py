@@ -13,7 +13,15 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Mount
 
-from aftercommit import AsyncOutbox, EventEnvelope, InvalidOption, MetricsExporter, Outbox, StoreUnavailable
+from aftercommit import (
+    AsyncOutbox,
+    EventEnvelope,
+    InvalidOption,
+    MetricsExporter,
+    Outbox,
+    PrometheusMetrics,
+    StoreUnavailable,
+)
 from aftercommit.events.claims import Backlog
 from aftercommit.web import probes_app
 from tests.promises.waiting import until
@@ -281,6 +289,9 @@ def test_metrics_are_those_of_the_exporter_or_of_a_registry() -> None:
     assert "other_total 1.0" in text(app).text
     assert "openmetrics" in text(app, Accept="application/openmetrics-text; version=1.0.0").headers["content-type"]
     assert text(probes_app(Outbox("sqlite://"))).status_code == 404
+    shipped = Outbox("sqlite://", metrics=PrometheusMetrics(CollectorRegistry()))
+    with shipped:
+        assert "outbox_build_info{" in text(probes_app(shipped)).text
 
 
 def test_it_answers_below_a_prefix_in_starlette_fastapi_and_beside_django() -> None:
