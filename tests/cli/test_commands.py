@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import tomllib
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
+import aftercommit.cli.explain as explain
 from aftercommit.cli.exits import Exit
-from aftercommit.cli.explain import explanations
 from tests.cli.kit import Here, program, write_shop
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_new_program_is_written_and_delivers(tmp_path: Path) -> None:
@@ -51,12 +54,24 @@ def test_a_code_is_explained_with_its_fix(here: Here) -> None:
     assert "did you mean AC031?" in here("explain", "AC0311").err
 
 
+def test_a_check_of_the_doctor_is_explained_too(here: Here) -> None:
+    assert "purge_retention" in here("explain", "AC106").out
+
+
+def test_the_pages_that_are_explained_from_are_shipped() -> None:
+    """In a checkout they are read where they are written; a wheel has them in the package."""
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    pages = {f"docs/{page}": f"aftercommit/cli/pages/{page}" for page in explain._ROWS}
+    assert build["force-include"] == pages
+    assert all((ROOT / page).is_file() for page in pages)
+
+
 def test_every_error_has_its_explanation() -> None:
     from aftercommit import errors
 
     kinds = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.OutboxError)]
     assert {kind.code: kind.__name__ for kind in kinds}.items() <= {
-        each.code: each.name for each in explanations().values()
+        each.code: each.name for each in explain.explanations().values()
     }.items()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from aftercommit import AsyncOutbox, Outbox
+from aftercommit import AsyncOutbox, Outbox, SchemaMissing
 from aftercommit.cli.command import Call
 from aftercommit.cli.session import Session
 from aftercommit.cli.targets import Target, chosen, open_target
@@ -80,6 +80,12 @@ def test_a_url_leads_to_an_ordered_table_as_it_is(tmp_path: Path) -> None:
     with _session(Target(url=url)) as session:
         assert session.ask(lambda outbox: outbox.stats()).backlog.new == 0
         assert (session.outbox.config.ordered, session.outbox.config.on_dead) == (True, "continue")
+
+
+def test_a_url_that_is_misspelt_makes_no_file(tmp_path: Path) -> None:
+    with _session(Target(url=f"sqlite:///{tmp_path / 'typo.db'}")) as session, pytest.raises(SchemaMissing):
+        session.ask(lambda outbox: outbox.stats())
+    assert not (tmp_path / "typo.db").exists()
 
 
 def _session(target: Target) -> Session:

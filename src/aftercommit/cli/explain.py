@@ -1,4 +1,4 @@
-"""`aftercommit explain AC001`: what a code means and what to do, from the page of errors."""
+"""`aftercommit explain AC001`: what a code means and what to do, from the pages of errors and of checks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import click
 from aftercommit.cli.command import Command, json_option, this_call
 from aftercommit.errors import closest
 
-#: The page lies in the package when it is installed, and with the other pages in a checkout.
-_PAGES: Final = (Path(__file__).with_name("errors.md"), Path(__file__).parents[3] / "docs" / "errors.md")
-_ROW: Final = re.compile(
-    r"^\| (?P<code>AC\d{3}) \| `(?P<name>\w+)` \| (?P<meaning>.+) \| (?P<fix>.+) \|$", re.MULTILINE
-)
+#: The pages lie in the package when it is installed, and with the others in a checkout.
+_FOLDERS: Final = (Path(__file__).with_name("pages"), Path(__file__).parents[3] / "docs")
+#: Errors have the name of their class, findings of `aftercommit doctor` have none.
+_ROWS: Final = {
+    "errors.md": re.compile(r"^\| (?P<code>AC\d{3}) \| `(?P<name>\w+)` \| (?P<meaning>.+) \| (?P<fix>.+) \|$", re.M),
+    "doctor.md": re.compile(r"^\| (?P<code>AC\d{3}) \| (?P<meaning>.+) \| (?P<fix>.+) \|$", re.M),
+}
 #: `[text](link)`: a terminal follows no link.
 _LINK: Final = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
@@ -48,10 +50,11 @@ def explain(*, code: str, as_json: bool) -> None:
 
 
 def explanations() -> Mapping[str, Explanation]:
-    """By code, in the order of the page."""
-    page = next(path for path in _PAGES if path.is_file()).read_text(encoding="utf-8")
-    rows = (
-        Explanation(**{name: _LINK.sub(r"\1", text) for name, text in row.groupdict().items()})
-        for row in _ROW.finditer(page)
-    )
-    return {each.code: each for each in rows}
+    """By code, in the order of the pages."""
+    folder = next(each for each in _FOLDERS if each.is_dir())
+    found = {}
+    for page, row in _ROWS.items():
+        for match in row.finditer((folder / page).read_text(encoding="utf-8")):
+            texts = {name: _LINK.sub(r"\1", text) for name, text in match.groupdict().items()}
+            found[texts["code"]] = Explanation(**{"name": "(a check of aftercommit doctor)", **texts})
+    return found

@@ -78,7 +78,7 @@ class SqliteStore(SqlStore):
         if options.pop("schema", None) is not None:
             raise InvalidOption("schema was given, and SQLite has no schemas", fix="leave it out; use table=…")
         self.path = path
-        options.setdefault("create_schema", True)
+        self._creates = options.setdefault("create_schema", True)
         super().__init__(
             SqliteExecutor(connect, path, colour),
             DIALECT,
@@ -86,6 +86,12 @@ class SqliteStore(SqlStore):
             own_table=partial(FileTable, path),
             **options,
         )
+
+    async def open(self) -> None:
+        """An outbox that makes no tables makes no file either."""
+        if not self._creates and not self.is_ready and not os.path.exists(self.path):
+            raise missing(self.names)
+        await super().open()
 
     async def schema_status(self) -> SchemaStatus:
         """A connection would make the file that is not there."""
