@@ -14,8 +14,8 @@ KEPT_FAILURES: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """A row as far as it can be read; one whose headers cannot be read is shown without them. Times are the database's,
-    but for `occurred_at` and `scheduled_at`."""
+    """A row as far as it can be read: headers and times of the application that cannot be read are left out. Times are
+    the database's, but for `occurred_at` and `scheduled_at`."""
 
     event_id: str
     handler_id: str
@@ -37,7 +37,7 @@ class EventRecord:
     partition: int
     content_type: str
     payload_version: int
-    occurred_at: datetime
+    occurred_at: datetime | None
     #: The time that the writer asked for.
     scheduled_at: datetime | None
     #: When it is due, or was.

@@ -181,7 +181,7 @@ _RECORDED: Final = [column.name for column in COLUMNS]
 
 
 def record_of(row: Sequence[Any], times: Times) -> EventRecord:
-    """A row with all its columns, for people. One whose headers cannot be read is shown without them."""
+    """A row with all its columns, for people. What cannot be read is left out: it may be why the event is dead."""
     values = dict(zip(_RECORDED, row, strict=True))
     try:
         headers = times.headers.decode(values["headers"]) if values["headers"] else {}
@@ -189,7 +189,10 @@ def record_of(row: Sequence[Any], times: Times) -> EventRecord:
         headers = {}
 
     def at(name: str) -> datetime | None:
-        return None if values[name] is None else times.read(values[name])
+        try:
+            return None if values[name] is None else times.read(values[name])
+        except (TypeError, ValueError, OverflowError):
+            return None
 
     return EventRecord(
         event_id=values["event_id"],
@@ -210,7 +213,7 @@ def record_of(row: Sequence[Any], times: Times) -> EventRecord:
         partition=values["partition_no"],
         content_type=values["content_type"],
         payload_version=values["payload_version"],
-        occurred_at=times.read(values["occurred_at"]),
+        occurred_at=at("occurred_at"),
         scheduled_at=at("scheduled_at"),
         available_at=times.read(values["available_at"]),
         done_at=at("done_at"),
