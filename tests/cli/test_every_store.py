@@ -59,7 +59,7 @@ def test_every_command_on_every_store(url: str, table: str, launcher: Launcher, 
     figures = launcher.good("bench", "shop:aio", "--seconds", "0.1", "--size", "10")
     assert min(figures["written_per_second"], figures["delivered_per_second"]) > 0
     assert figures["latency_p95_ms"] >= figures["latency_p50_ms"] >= 0
-    assert "bench" not in _names(url)
+    assert figures["table"] not in _names(url)
 
 
 def _names(url: str) -> str:

@@ -50,7 +50,7 @@ def bench(*, session: Session, seconds: float, size: int, as_json: bool) -> None
     outbox = _scratch(session)
     figures: Figures = session.ask(lambda _: _measure(outbox, seconds, size))
     if as_json:
-        session.output.json("bench/1", store=repr(outbox), size=size, **figures._asdict())
+        session.output.json("bench/1", store=repr(outbox), table=outbox.config.table, size=size, **figures._asdict())
         return
     session.output.say(f"{outbox!r}, one client, payloads of {size} bytes")
     rows = [
