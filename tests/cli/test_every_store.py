@@ -55,11 +55,46 @@ def test_every_command_on_every_store(url: str, table: str, launcher: Launcher, 
     assert launcher("run", "shop:aio", "--drain").out == "2 delivered, 0 retried, 0 deferred, 0 dead\n"
     assert sorted(journal.read_text().split()) == ["1", "2"]
 
+    _operated(launcher, journal, shop, place)
+
     # Measured on a table of its own, which is gone behind it.
     figures = launcher.good("bench", "shop:aio", "--seconds", "0.1", "--size", "10")
     assert min(figures["written_per_second"], figures["delivered_per_second"]) > 0
     assert figures["latency_p95_ms"] >= figures["latency_p50_ms"] >= 0
     assert figures["table"] not in _names(url)
+
+
+def _operated(launcher: Launcher, journal: Path, shop: tuple[str, ...], place: tuple[str, ...]) -> None:
+    """One dead event and two that wait: what an operator sees of them and does with them."""
+    dead = launcher.good("send", *shop, "OrderPlaced", '{"total": "none"}')["event_id"]
+    launcher("run", "shop:outbox", "--drain")
+    waiting = [launcher.good("send", *shop, "OrderPlaced", '{"total": 4}')["event_id"] for _ in range(2)]
+
+    status = launcher.good("status", *place)
+    assert (status["pending"], status["dead"]) == (2, 1)
+    assert launcher("status", *place, "--fail-if", "dead>0").code == 1
+    assert {row["event_id"] for row in launcher.good("list", *place, "--state", "new")["rows"]} == set(waiting)
+    assert launcher.good("list", *place, "--type", "Nothing")["rows"] == []
+    (row,) = launcher.good("show", dead, *place)["rows"]
+    assert (row["status"], row["event_type"]) == ("dead", "OrderPlaced")
+    assert "UndecodablePayload" in row["last_error"]
+
+    (row,) = launcher.good("dead", "list", *place, "--error", "UndecodablePayload")["rows"]
+    assert row["event_id"] == dead
+    assert launcher("dead", "retry", "--all", *place).code == 2
+    assert launcher("dead", "retry", "--all", *place, "--yes").out == "1 retried\n"
+    assert launcher("cancel", dead, *place, "--yes").out == "1 cancelled\n"
+    assert launcher("cancel", waiting[0], *place, "--yes").out == "1 cancelled\n"
+    launcher("run", "shop:aio", "--drain")
+    assert journal.read_text().split()[-1] == "4"
+
+    found = launcher.good("doctor", *shop)
+    assert found["failures"] == 0
+    assert {each["code"] for each in found["findings"]} >= {"AC100", "AC101", "AC107", "AC111", "AC121"}
+    assert launcher.good("migrate", "check", *place)["fits"]
+    assert launcher("migrate", "up", *place).out.startswith("nothing to do")
+    assert launcher("purge", *place, "--older-than", "0s", "--dead", "--yes").code == 0
+    assert launcher.good("list", *place)["rows"] == []
 
 
 def _names(url: str) -> str:
