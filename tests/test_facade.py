@@ -85,6 +85,7 @@ NAMES = [
     "EventType",
     "Exponential",
     "ExponentialJitter",
+    "Failure",
     "FailureContext",
     "Finding",
     "Fixed",

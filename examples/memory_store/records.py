@@ -6,11 +6,11 @@ from collections import Counter
 from datetime import timedelta
 
 from aftercommit.events.claims import Backlog
-from aftercommit.events.columns import COLUMNS
 from aftercommit.events.order import BlockedKey
-from aftercommit.events.records import EventFilter, EventRecord, Summary
+from aftercommit.events.records import EventFilter, EventRecord, Failure, Summary
 from aftercommit.events.redact import storable
-from aftercommit.stores.sql.rows import IN_MICROS, record_of, summary_of
+from aftercommit.stores.sql.rows import summary_of
+from examples.memory_store.queries import due_for, ended, matches, page
 from examples.memory_store.rows import FREE, MICRO, NEW, Row, Rows, now
 
 
@@ -57,6 +57,10 @@ class MemoryRecords:
             return bool(row["event_id"] == event_id or (is_prefix and row["event_id"].startswith(event_id)))
 
         return page(self._rows.where(is_wanted), limit, None)
+
+    async def failures(self, event_id: str, handler_id: str | None) -> list[Failure]:
+        kept = [each for _, failures in sorted(self._rows.failures.items()) for each in failures]
+        return [each for each in kept if each.event_id == event_id and handler_id in (None, each.handler_id)]
 
     async def summary(self, limit: int) -> Summary:
         rows = self._pending(EventFilter())[:limit] + self._dead(EventFilter())[:limit]
@@ -123,33 +127,3 @@ class MemoryRecords:
 
     async def blocked(self, limit: int) -> list[BlockedKey]:
         return []  # it keeps no order
-
-
-def matches(row: Row, where: EventFilter) -> bool:
-    """What is None does not matter."""
-    wanted = {
-        **{name: getattr(where, name) for name in ("event_type", "aggregate_type", "handler_id", "aggregate_id")},
-        "tenant_id": where.tenant_id,
-        "event_key": where.key,
-        "status": where.status,
-    }
-    return (
-        all(value in (None, row[name]) for name, value in wanted.items())
-        and (where.error is None or where.error in (row["last_error"] or ""))
-        and (where.older_than is None or row["created_at"] < now() - where.older_than // MICRO)
-    )
-
-
-def page(rows: list[Row], limit: int, after: EventRecord | None) -> list[EventRecord]:
-    """What comes behind the last record of the page before."""
-    places = [row["position"] for row in rows]
-    start = 0 if after is None else places.index(after.position) + 1
-    return [record_of([row[column.name] for column in COLUMNS], IN_MICROS) for row in rows[start : start + limit]]
-
-
-def due_for(row: Row) -> int | None:
-    return None if row["status"] == 3 else now() - row["available_at"]
-
-
-def ended(row: Row) -> int:
-    return int(row["created_at"] if row["done_at"] is None else row["done_at"])

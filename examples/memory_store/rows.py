@@ -13,9 +13,10 @@ from datetime import timedelta
 from threading import RLock
 from typing import Any
 
-from aftercommit.events.claims import NewEvent, RowKey
-from aftercommit.events.outcome import Dead, Defer, Done, Outcome, Release, Retry
-from aftercommit.stores.sql.rows import IN_MICROS, insert_values
+from aftercommit.events.claims import Lease, NewEvent, RowKey
+from aftercommit.events.outcome import Dead, Defer, Done, FailureNote, Outcome, Release, Retry
+from aftercommit.events.records import KEPT_FAILURES, Failure
+from aftercommit.stores.sql.rows import IN_MICROS, insert_values, instant
 
 MICRO = timedelta(microseconds=1)
 FREE = {"locked_by": None, "locked_at": None, "lease_until": None}
@@ -34,6 +35,7 @@ class Rows:
 
     def __init__(self) -> None:
         self.by_key: dict[RowKey, Row] = {}
+        self.failures: dict[RowKey, list[Failure]] = {}
         self.positions = itertools.count(1)
         self.lock = RLock()
 
@@ -41,7 +43,19 @@ class Rows:
         return sorted((row for row in self.by_key.values() if wanted(row)), key=lambda row: row["position"])
 
     def drop(self, rows: Iterable[Row]) -> int:
-        return len([self.by_key.pop(RowKey(row["event_id"], row["handler_id"])) for row in rows])
+        keys = [RowKey(row["event_id"], row["handler_id"]) for row in rows]
+        for key in keys:
+            del self.by_key[key]
+            self.failures.pop(key, None)
+        return len(keys)
+
+    def note(self, lease: Lease, notes: Iterable[FailureNote]) -> None:
+        """The last failures of a row, beside it."""
+        kept, at = self.failures.setdefault(lease.key, []), instant(now())
+        for each in notes:
+            what = (each.error_class, each.message, each.traceback)
+            kept.append(Failure(*lease.key, at, each.attempt, each.handler, lease.owner, *what))
+        del kept[:-KEPT_FAILURES]
 
 
 def row_of(new: NewEvent) -> Row:

@@ -126,6 +126,8 @@ class MemoryStore:
             self._rows.drop([row])
         elif row is not None:
             row |= FREE | changes_of(row, outcome)
+            if isinstance(outcome, Retry | Dead) and outcome.failures:
+                self._rows.note(lease, outcome.failures)
         return row is not None
 
     async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:

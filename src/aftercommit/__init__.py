@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from aftercommit.events.queued import Source as Source
     from aftercommit.events.records import DeadEvent as DeadEvent
     from aftercommit.events.records import EventRecord as EventRecord
+    from aftercommit.events.records import Failure as Failure
     from aftercommit.events.records import Summary as Summary
     from aftercommit.events.records import TypeSummary as TypeSummary
     from aftercommit.events.retry import Exponential as Exponential
@@ -168,7 +169,7 @@ _HOMES = {
         "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError", "Unavailable",
     ),
     "events.queued": ("QueuedEvent", "Source"),
-    "events.records": ("DeadEvent", "EventRecord", "Summary", "TypeSummary"),
+    "events.records": ("DeadEvent", "EventRecord", "Failure", "Summary", "TypeSummary"),
     "events.retry": ("Exponential", "ExponentialJitter", "Fixed", "Jittered", "Linear", "NoRetry", "RetryPolicy"),
     "handlers.handler": ("Handler",),
     "handlers.listeners": ("DefaultListenerRegistry", "MultiListenerRegistry"),

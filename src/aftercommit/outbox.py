@@ -307,6 +307,7 @@ class EventRecords(_Blocking[OutboxRecords]):
     """`outbox.records` for threads."""
 
     find = _blocking(OutboxRecords.find)
+    failures = _blocking(OutboxRecords.failures)
     query = _blocking(OutboxRecords.query)
     summary = _blocking(OutboxRecords.summary)
     count_by_status = _blocking(OutboxRecords.count_by_status)

@@ -29,7 +29,7 @@ FILES = {
 }
 
 #: What a statement is read as.
-KINDS = {"SELECT": exp.Select, "UPDATE": exp.Update, "DELETE": exp.Delete, "INSERT": exp.Insert, "SET": exp.Set}
+KINDS = {"SELECT": exp.Query, "UPDATE": exp.Update, "DELETE": exp.Delete, "INSERT": exp.Insert, "SET": exp.Set}
 
 
 def readable(sql: str) -> str:

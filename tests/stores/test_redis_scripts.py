@@ -26,7 +26,21 @@ SCRIPTS = sorted(
 
 #: Every key that an outbox may have.
 NOUNS = {
-    *("meta", "events", "ids", "rows", "free", "leased", "order", "retry", "dead", "dead_keys", "dead_at", "done"),
+    *(
+        "meta",
+        "events",
+        "ids",
+        "rows",
+        "free",
+        "leased",
+        "order",
+        "retry",
+        "dead",
+        "dead_keys",
+        "dead_at",
+        "done",
+        "failures",
+    ),
     *("members", "partitions"),
 }
 

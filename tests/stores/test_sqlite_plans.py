@@ -113,6 +113,8 @@ INDEXES = {
     "query": "SEARCH outbox_event USING INDEX outbox_event_event (event_id<?)",
     "find": "SEARCH outbox_event USING INDEX outbox_event_event (event_id>? AND event_id<?)",
     "replay_done": "SEARCH outbox_event USING INDEX outbox_event_event (event_id=?",
+    "forget_failures": "SEARCH failure USING COVERING INDEX outbox_event_failed (event_id=? AND handler_id=?)",
+    "trim_failures": "SEARCH outbox_failure USING COVERING INDEX outbox_event_failed (event_id=? AND handler_id=?",
     "cancel": "SEARCH outbox_event USING INDEX outbox_event_event (event_id=?",
     "withdraw": "SEARCH outbox_event USING INDEX outbox_event_event (event_id=?",
     "replayable": "SEARCH outbox_event USING INDEX outbox_event_dead (position>?)",

@@ -18,6 +18,8 @@ from aftercommit.delivery.outcomes import (
     decide,
     decide_unroutable,
     falls_back,
+    note_of,
+    noted,
     still_to_run,
     worker_lost,
 )
@@ -39,6 +41,7 @@ from aftercommit.events.outcome import (
     Raised,
     Release,
     Result,
+    Retry,
     RetryAfter,
     Unavailable,
 )
@@ -267,7 +270,7 @@ class Chain:
         if not falls_back(error, outcome):
             return outcome
         exhausted = claimed.attempts + 1 >= limit_of(self._policy_of(route), self._max_attempts)
-        return await self._fall_back(claimed, route, error, exhausted=exhausted) or outcome
+        return await self._fall_back(claimed, route, error, outcome, exhausted=exhausted) or outcome
 
     def _tell(self, caller: Caller, error: BaseException) -> None:
         """What a failure says of the destination."""
@@ -281,17 +284,23 @@ class Chain:
     async def lost(self, claimed: Claimed, route: Route) -> Outcome:
         """For an event that has ended too many processes: its handler is not called again, its fallback once."""
         dead = worker_lost(claimed.abandoned)
-        return await self._fall_back(claimed, route, StoredError(dead.error), exhausted=True) or dead
+        return await self._fall_back(claimed, route, StoredError(dead.error), dead, exhausted=True) or dead
 
     def judge(self, claimed: Claimed, route: Route | None, result: Result) -> Outcome:
         """The step of retries: done, another attempt, or no more."""
         policy = self._policy_of(route)
-        return decide(result, attempts=claimed.attempts, policy=policy, max_attempts=self._max_attempts)
+        outcome = decide(result, attempts=claimed.attempts, policy=policy, max_attempts=self._max_attempts)
+        if not isinstance(result, Raised) or not isinstance(outcome, Retry | Dead):
+            return outcome
+        is_counted = isinstance(outcome, Retry) or outcome.counted
+        attempt, handler = claimed.attempts + 1 if is_counted else 0, "" if route is None else route.id
+        return noted(outcome, note_of(result.error, attempt=attempt, handler=handler))
 
     async def _fall_back(
-        self, claimed: Claimed, route: Route, error: BaseException, *, exhausted: bool
+        self, claimed: Claimed, route: Route, error: BaseException, before: Outcome, *, exhausted: bool
     ) -> Outcome | None:
-        """The step of fallbacks; None when there is none, and the failure is permanent."""
+        """The step of fallbacks; None when there is none, and the failure is permanent. `before` is what else would
+        be written."""
         fallback = self._router.fallback_of(route, claimed.event)
         if fallback is None:
             return None
@@ -305,7 +314,8 @@ class Chain:
             return Release(was_started=True)
         text, facts = error_text(result.error), facts_of(claimed, route)
         log.warning("the fallback of %s failed for %r: %s", route.id, claimed.event, text, error=result.error, **facts)
-        return both_failed(error, result.error)
+        note = note_of(result.error, attempt=claimed.attempts + 1, handler=f"fallback of {route.id}")
+        return noted(both_failed(error, result.error), *(before.failures if isinstance(before, Dead) else ()), note)
 
     def _policy_of(self, route: Route | None) -> RetryPolicy:
         """The handler's own, else the outbox's."""

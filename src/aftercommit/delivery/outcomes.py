@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -18,6 +19,7 @@ from aftercommit.events.outcome import (
     Defer,
     Discard,
     Done,
+    FailureNote,
     Ok,
     Outcome,
     Raised,
@@ -27,11 +29,14 @@ from aftercommit.events.outcome import (
     RetryAfter,
     RetryAfterError,
 )
-from aftercommit.events.redact import MAX_ERROR_LENGTH, error_text, storable
+from aftercommit.events.redact import MAX_ERROR_LENGTH, error_text, storable, storable_traceback, text_of
 from aftercommit.events.retry import RetryPolicy, delay_of, limit_of, should_retry
 from aftercommit.events.retry_rules import LONGEST
 
 _AT_ONCE: Final = timedelta(0)
+
+#: What the columns for names hold.
+_LONGEST_NAME: Final = 255
 
 
 def decide(result: Result, *, attempts: int, policy: RetryPolicy, max_attempts: int) -> Outcome:
@@ -63,6 +68,17 @@ def _after_failure(error: BaseException, attempts: int, policy: RetryPolicy, max
     return Retry(delay_of(policy, attempts), text, limit=limit)
 
 
+def note_of(error: BaseException, *, attempt: int = 0, handler: str = "") -> FailureNote:
+    """What is kept of a failure. Without an attempt nobody was called."""
+    name = storable(type(error).__name__)[:_LONGEST_NAME]
+    return FailureNote(attempt, handler[:_LONGEST_NAME], name, text_of(error), storable_traceback(error))
+
+
+def noted(outcome: Outcome, *notes: FailureNote) -> Outcome:
+    """The outcome with what is kept of the failures that led to it, if they did."""
+    return replace(outcome, failures=(*outcome.failures, *notes)) if isinstance(outcome, Retry | Dead) else outcome
+
+
 def falls_back(error: BaseException, outcome: Outcome) -> bool:
     """Whether an error that ended an event is a fallback's business: not when nobody was called, nor by request."""
     return isinstance(outcome, Dead) and outcome.counted and not isinstance(error, DeadLetter)
@@ -79,7 +95,7 @@ def decide_unroutable(*, age: timedelta, grace: timedelta | None, again: timedel
     # An age below zero: the database's clock went back.
     if grace is None or max(age, timedelta(0)) < grace:
         return Defer(again)
-    return Dead(error_text(error), counted=False)
+    return Dead(error_text(error), counted=False, failures=(note_of(error),))
 
 
 def rule_of(config: OutboxConfig) -> KeyRule:
@@ -103,7 +119,7 @@ def goes_on(outcome: Outcome, rule: KeyRule) -> bool:
 def worker_lost(times: int) -> Dead:
     """The end of an event that nobody could report on."""
     text = f"worker lost: {times} processes that delivered this event ended without reporting an outcome"
-    return Dead(text, counted=False)
+    return Dead(text, counted=False, failures=(FailureNote(0, "", "WorkerLost", text),))
 
 
 def still_to_run(ids: Sequence[str], done: Sequence[str]) -> list[str]:
@@ -125,7 +141,9 @@ def combine(outcomes: Mapping[str, Outcome], done: Sequence[str]) -> Outcome:
         return _ended(outcomes, succeeded, gave_up, errors)
     if errors:
         # Nobody is called before the time that was set for it, so the longest wait counts.
-        return Retry(max(delays, default=_AT_ONCE), _text(errors), succeeded + gave_up, _limit(outcomes.values()))
+        limit = _limit(outcomes.values())
+        notes = _notes(outcomes.values())
+        return Retry(max(delays, default=_AT_ONCE), _text(errors), succeeded + gave_up, limit, notes)
     if is_interrupted:
         return Release(was_started=True, done_handlers=succeeded + gave_up)
     return Defer(max(delays), succeeded + gave_up)
@@ -138,7 +156,11 @@ def _ended(
         return DONE
     earlier = {name.removeprefix(GAVE_UP): "gave up at an earlier attempt" for name in gave_up}
     is_counted = any(each.counted for each in outcomes.values() if isinstance(each, Dead))
-    return Dead(_text({**earlier, **errors}), is_counted, succeeded)
+    return Dead(_text({**earlier, **errors}), is_counted, succeeded, _notes(outcomes.values()))
+
+
+def _notes(outcomes: Collection[Outcome]) -> tuple[FailureNote, ...]:
+    return tuple(note for each in outcomes if isinstance(each, Retry | Dead) for note in each.failures)
 
 
 def _limit(outcomes: Collection[Outcome]) -> int | None:

@@ -83,6 +83,19 @@ FELL_BACK: Final = Done()
 
 
 @dataclass(frozen=True, slots=True)
+class FailureNote:
+    """What is kept of one failure beside its row, as every store accepts it: no secrets, of limited length."""
+
+    #: 0 when nobody was called.
+    attempt: int
+    #: Whose failure it was; '' when nobody was called.
+    handler: str
+    error_class: str
+    message: str
+    traceback: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Retry:
     """The attempt failed and counts; the event is due again after `delay`."""
 
@@ -92,6 +105,8 @@ class Retry:
     done_handlers: tuple[str, ...] = ()
     #: How often it may fail: a row that says it has done so by now, this time included, is DEAD instead.
     limit: int | None = None
+    #: What is written down of it; one for each handler that failed.
+    failures: tuple[FailureNote, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +124,7 @@ class Dead:
     error: str
     counted: bool = True
     done_handlers: tuple[str, ...] = ()
+    failures: tuple[FailureNote, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -74,6 +76,38 @@ class EventFilter:
     #: Written longer ago than that.
     older_than: timedelta | None = None
     status: EventStatus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed delivery of a row, kept beside it."""
+
+    event_id: str
+    #: The row's: '' where one row serves all handlers.
+    handler_id: str
+    #: When it was written down, on the database's clock.
+    failed_at: datetime
+    #: The number of the attempt since the last replay; 0 when nobody was called.
+    attempt: int
+    #: Whose failure it was; '' when nobody was called.
+    handler: str
+    #: The process that reported it: its `owner_id`.
+    instance: str
+    error_class: str
+    message: str
+    #: At most 8,000 characters, secrets masked; None where there was no exception.
+    traceback: str | None
+
+
+def last_of_each(failures: Sequence[Failure]) -> list[Failure]:
+    """So many of each row as are kept; a store may cut off the rest a little later."""
+    left = Counter({each.handler_id: KEPT_FAILURES for each in failures})
+    kept: list[Failure] = []
+    for each in reversed(failures):
+        if left[each.handler_id] > 0:
+            left[each.handler_id] -= 1
+            kept.append(each)
+    return kept[::-1]
 
 
 @dataclass(frozen=True, slots=True)

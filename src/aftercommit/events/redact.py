@@ -8,6 +8,10 @@ import traceback
 #: The specification's limit for `last_error`.
 MAX_ERROR_LENGTH = 4000
 
+#: Of a traceback that is kept. Its end says what was raised, its beginning how the handler was reached.
+MAX_TRACEBACK_LENGTH = 8000
+_BEGINNING = 2000
+
 #: Enough to find every secret in a text that will be cut anyway, without running patterns over megabytes.
 _SCAN_LENGTH = 4 * MAX_ERROR_LENGTH
 
@@ -72,6 +76,17 @@ def traceback_text(error: BaseException) -> str:
         return redact(_well_formed("".join(traceback.format_exception(error)).rstrip()))
     except BaseException:  # what it says may be anything
         return error_text(error)
+
+
+def storable_traceback(error: BaseException) -> str | None:
+    """The traceback as every store accepts it, at most 8,000 characters; None for an error that was never raised."""
+    if error.__traceback__ is None:
+        return None
+    text = traceback_text(error).replace("\x00", "\\x00")
+    if len(text) <= MAX_TRACEBACK_LENGTH:
+        return text
+    gap = "\n  ...\n"
+    return text[:_BEGINNING] + gap + text[len(text) - MAX_TRACEBACK_LENGTH + _BEGINNING + len(gap) :]
 
 
 def text_of(value: object) -> str:

@@ -11,7 +11,7 @@ from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import EVERYWHERE, THE_REST, Agenda
 from aftercommit.delivery.chain import Delivery
 from aftercommit.delivery.leases import holding_of
-from aftercommit.delivery.outcomes import goes_on, rule_of, worker_lost
+from aftercommit.delivery.outcomes import goes_on, note_of, rule_of, worker_lost
 from aftercommit.delivery.settler import Settler
 from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.events.claims import Claim, Claimed, RowKey, Undecodable
@@ -190,7 +190,7 @@ class OutboxPoller(Service):
     def _death_of(self, row: Row) -> Dead | None:
         if isinstance(row, Undecodable):
             log.error("%s cannot be decoded: %s", row.lease.key.event_id, error_text(row.error))
-            return Dead(error_text(row.error), counted=False)
+            return Dead(error_text(row.error), counted=False, failures=(note_of(row.error),))
         limit = self._delivery.max_abandoned
         # A fallback may still take an event that has killed its handlers; but not once it killed that too.
         if row.abandoned < limit or (row.abandoned == limit and self._delivery.has_fallback(row)):

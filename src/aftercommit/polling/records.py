@@ -9,7 +9,7 @@ from aftercommit.errors import InvalidOption
 from aftercommit.events.claims import ALL_PARTITIONS, PARTITION_COUNT
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.order import Cluster, ClusterStats, PartitionStats
-from aftercommit.events.records import EventRecord, Summary
+from aftercommit.events.records import EventRecord, Failure, Summary
 from aftercommit.polling.filters import Filters, at_least_one, filter_of, place_of
 from aftercommit.ports import Records
 
@@ -63,6 +63,12 @@ class OutboxRecords:
             shown = ", ".join(ids[:3]) + (" …" if len(ids) > 3 else "")
             raise InvalidOption(f"several events begin with {event_id!r}: {shown}", fix="pass more of the id")
         return found
+
+    async def failures(self, event_id: str, handler_id: str | None = None) -> list[Failure]:
+        """Why deliveries of an event failed: the last ten failures of each of its rows, or of one, oldest first. They
+        are kept over replays, and go with the row."""
+        await self._open_store()
+        return await self._records.failures(event_id, handler_id)
 
     async def query(
         self,

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from aftercommit.events.claims import Backlog
 from aftercommit.events.order import BlockedKey
-from aftercommit.events.records import EventFilter, EventRecord, Summary
+from aftercommit.events.records import EventFilter, EventRecord, Failure, Summary
 
 
 class Records(Protocol):
@@ -34,6 +34,10 @@ class Records(Protocol):
 
     async def find(self, event_id: str, *, is_prefix: bool, limit: int) -> list[EventRecord]:
         """Every row of an event, or of events whose ids begin with that, in order of position."""
+
+    async def failures(self, event_id: str, handler_id: str | None) -> list[Failure]:
+        """The last failures of an event's rows, ten of each, oldest first. `settle` writes them with the outcome, a
+        replay keeps them, and they go with their row."""
 
     async def summary(self, limit: int) -> Summary:
         """Unfinished and dead rows by event type and handler; of each of the two, so many are looked at."""

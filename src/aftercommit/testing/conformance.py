@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aftercommit.testing.claiming import ClaimingContract
+from aftercommit.testing.failing import FailuresContract
 from aftercommit.testing.fencing import FencingContract
 from aftercommit.testing.fidelity import FidelityContract
 from aftercommit.testing.fleet import FleetContract
@@ -33,6 +34,7 @@ class CoreConformance(
     RecordsContract,
     LookingContract,
     MendingContract,
+    FailuresContract,
     PurgingContract,
 ):
     """What a store promises that keeps no order and knows no fleet."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from aftercommit.stores.mysql.changes import MysqlChanges
 from aftercommit.stores.mysql.diagnosis import MysqlDiagnosis
-from aftercommit.stores.sql.changes import ByLocking
 from aftercommit.stores.sql.runs import PagedRuns
 from aftercommit.stores.sql.statements import Dialect
 
@@ -18,7 +18,7 @@ DIALECT: Final = Dialect(
     now="UTC_TIMESTAMP(6)",
     instant=lambda at: f"TIMESTAMP '{at.replace(tzinfo=None).isoformat(sep=' ', timespec='microseconds')}'",
     marker=lambda _: "%s",
-    changes=ByLocking,
+    changes=MysqlChanges,
     runs=PagedRuns,
     diagnosis=MysqlDiagnosis,
     words={

@@ -14,9 +14,9 @@ import msgspec
 from aftercommit.events.claims import PARTITION_COUNT, Backlog
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.order import BlockedKey
-from aftercommit.events.records import EventFilter, EventRecord, Summary
+from aftercommit.events.records import EventFilter, EventRecord, Failure, Summary
 from aftercommit.events.redact import storable
-from aftercommit.stores.redis.rows import record_of, whole_row
+from aftercommit.stores.redis.rows import failure_of, record_of, whole_row
 from aftercommit.stores.redis.scripts import Word
 from aftercommit.stores.redis.server import Server
 from aftercommit.stores.sql.rows import instant_to_micros, summary_of, to_micros
@@ -32,7 +32,20 @@ _REACH: Final = 1_000_000
 _BY_STATUS_ALONE: Final = tuple(EventFilter(status=each) for each in (None, EventStatus.NEW, EventStatus.RETRY))
 
 #: What the memory of an outbox is made of.
-_KEPT: Final = ("events", "ids", "rows", "free", "leased", "order", "retry", "dead", "dead_keys", "dead_at", "done")
+_KEPT: Final = (
+    "events",
+    "ids",
+    "rows",
+    "free",
+    "leased",
+    "order",
+    "retry",
+    "dead",
+    "dead_keys",
+    "dead_at",
+    "done",
+    "failures",
+)
 
 
 @dataclass(eq=False)
@@ -122,6 +135,14 @@ class RedisRecords:
             if cursor in (b"0", 0, "0"):
                 break
         return ids[:limit]
+
+    async def failures(self, event_id: str, handler_id: str | None) -> list[Failure]:
+        found = await self._server.run("failures", *_one(event_id, handler_id))
+        return [
+            failure_of(event_id, handler.decode(), note)
+            for handler, packed in found
+            for note in (msgspec.msgpack.decode(packed) if packed else ())
+        ]
 
     async def summary(self, limit: int) -> Summary:
         counts: list[tuple[str, str, int, int, int | None]] = []

@@ -14,7 +14,8 @@ from aftercommit.events.claims import Claimed, ClaimRequest, Lease, NewEvent, Ro
 from aftercommit.events.codec import decode_headers, encode_headers
 from aftercommit.events.envelope import EventEnvelope, EventStatus
 from aftercommit.events.order import KeyClaimRequest, OrderKey
-from aftercommit.events.records import EventRecord
+from aftercommit.events.outcome import FailureNote
+from aftercommit.events.records import EventRecord, Failure
 from aftercommit.stores.redis.scripts import Word
 from aftercommit.stores.sql.rows import instant, instant_to_micros, to_micros
 
@@ -167,4 +168,19 @@ def record_of(found: Sequence[Any]) -> EventRecord:
         done_at=_instant_or_none(row["done_at"]),
         locked_by=row["locked_by"] or None,
         lease_until=_instant_or_none(row["lease_until"]),
+    )
+
+
+def packed_notes(notes: Sequence[FailureNote]) -> bytes:
+    """As `settle` takes them."""
+    return _encode(
+        [(each.attempt, each.handler, each.error_class, each.message, each.traceback or False) for each in notes]
+    )
+
+
+def failure_of(event_id: str, handler_id: str, note: Sequence[Any]) -> Failure:
+    """One that `settle` has kept."""
+    at, instance, attempt, handler, error_class, message, traceback = note
+    return Failure(
+        event_id, handler_id, instant(at), attempt, handler, instance, error_class, message, traceback or None
     )

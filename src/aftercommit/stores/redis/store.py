@@ -14,6 +14,7 @@ from aftercommit.errors import InvalidOption, OutboxError, UnsupportedTransactio
 from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
 from aftercommit.events.order import Head, Heads, HeadsRequest, HeadState, KeyClaimRequest, Order
 from aftercommit.events.outcome import Dead, Defer, Done, Outcome, Release, Retry
+from aftercommit.events.records import KEPT_FAILURES
 from aftercommit.ports import (
     AdoptedTx,
     Capabilities,
@@ -32,7 +33,7 @@ from aftercommit.stores.redis.link import Link
 from aftercommit.stores.redis.membership import RedisMembership
 from aftercommit.stores.redis.own_script import AdoptedScript, OwnScript
 from aftercommit.stores.redis.records import RedisRecords
-from aftercommit.stores.redis.rows import claimed_of, lane_of, order_key_of
+from aftercommit.stores.redis.rows import claimed_of, lane_of, order_key_of, packed_notes
 from aftercommit.stores.redis.scripts import KeyNames, Word
 from aftercommit.stores.redis.server import Server, refuse_nobody
 from aftercommit.stores.redis.transaction import AdoptedPipeline, RedisTransaction
@@ -262,10 +263,14 @@ class RedisStore:
     async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
         if not settlements:
             return ()
-        words: list[Word] = [int(self._deletes)]
-        for each in settlements:
+        words: list[Word] = []
+        notes: list[Word] = []
+        for number, each in enumerate(settlements):
             words += (*_fence(each.lease), *_outcome_words(each.outcome))
-        refused = await self.server.run_sure("settle", words)
+            if isinstance(each.outcome, Retry | Dead) and each.outcome.failures:
+                notes += (number, packed_notes(each.outcome.failures))
+        head: tuple[Word, ...] = (int(self._deletes), KEPT_FAILURES, len(notes) // 2)
+        refused = await self.server.run_sure("settle", [*head, *notes, *words])
         return {settlements[number].lease.key for number in refused}
 
     async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:

@@ -15,6 +15,7 @@ from aftercommit.events.envelope import EventStatus
 from aftercommit.events.outcome import DONE, Dead, Defer, Done, Release, Retry
 from aftercommit.ports import Tx
 from aftercommit.stores.sql.execution import Executor
+from aftercommit.stores.sql.failures import Failures, notes_of
 from aftercommit.stores.sql.rows import AVAILABLE_AT, POSITION, HeldRow, as_group, to_micros
 from aftercommit.stores.sql.statements import Dialect, Statement, Statements
 
@@ -42,6 +43,10 @@ class ByStatement:
     #: What is delivered is marked, or deleted.
     _done: Statement
 
+    def __post_init__(self) -> None:
+        self._failures = Failures(self._sql, self._dialect)
+        self._deletes = self._done is self._sql["delete"]
+
     async def claim(self, request: ClaimRequest, values: Mapping[str, object]) -> tuple[list[Any], float | None]:
         """The rows that were leased, and in how many seconds the next one falls due, when there are no more now."""
         claim = self._sql["claim"]
@@ -58,8 +63,8 @@ class ByStatement:
 
     async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
         """The rows that the fence refused: those that were asked for and did not come back."""
-        groups = self._grouped(settlements)
-        if len(groups) == 1:  # nearly always: all are done
+        groups, failed, ended = self._grouped(settlements)
+        if len(groups) == 1 and not failed and not ended:  # nearly always: all are done
             ((statement, rows),) = groups.items()
             changed = await self._executor.fetch(statement.sql, self._bound(statement, rows))
             return () if len(changed) == len(rows) else _missing(rows, changed)
@@ -68,7 +73,26 @@ class ByStatement:
             refused: set[RowKey] = set()
             for statement, rows in groups.items():
                 refused |= _missing(rows, await tx.fetch(statement.sql, self._bound(statement, rows)))
+            await self._record(tx, failed, ended, refused)
             return refused
+
+        return await self._executor.transact(work)
+
+    async def _record(
+        self, tx: Tx, failed: Sequence[Settlement], ended: Sequence[RowKey], refused: Collection[RowKey]
+    ) -> None:
+        """Why deliveries failed; of rows that are deleted by now nothing is kept."""
+        await self._failures.add(tx, failed, refused)
+        await self._failures.forget(tx, [key for key in ended if key not in refused])
+
+    async def purge(self, name: str, values: Mapping[str, object]) -> int:
+        """Delete rows by this statement; how many."""
+        statement = self._sql[name]
+
+        async def work(tx: Tx) -> int:
+            deleted = await tx.fetch(statement.sql, statement.values(values))
+            await self._failures.forget(tx, [(row[0], row[1]) for row in deleted])
+            return len(deleted)
 
         return await self._executor.transact(work)
 
@@ -86,15 +110,20 @@ class ByStatement:
         statement = self._sql["replay_after"]
         return [row[0] for row in await self._executor.fetch(statement.sql, statement.values(values))]
 
-    def _grouped(self, settlements: Sequence[Settlement]) -> Groups:
-        """Which statement writes an outcome, and with which values."""
-        sql = self._sql
+    def _grouped(self, settlements: Sequence[Settlement]) -> tuple[Groups, list[Settlement], list[RowKey]]:
+        """Which statement writes an outcome, and with which values; what failed; and which rows are deleted that may
+        have failed before: not those that end under their first epoch."""
+        sql, deletes = self._sql, self._deletes
+        failed: list[Settlement] = []
+        ended: list[RowKey] = []
         done_rows: list[HeldRow] = []
         groups: dict[Statement, list[HeldRow]] = {}
         for settlement in settlements:
             lease, statement = settlement.lease, self._done
             if settlement.outcome is DONE:  # nearly all are
                 done_rows.append((*lease.key, lease.owner, lease.epoch, None, None, 0, None))
+                if deletes and lease.epoch > 1:
+                    ended.append(lease.key)
                 continue
             delay: int | None = None
             error: str | None = None
@@ -102,7 +131,8 @@ class ByStatement:
             counted: int | None = 0
             match settlement.outcome:
                 case Done():
-                    pass
+                    if deletes and lease.epoch > 1:
+                        ended.append(lease.key)
                 case Retry(after, error, done, limit):
                     statement, delay = sql["retry"], to_micros(after)
                     # MySQL may assign in the order that is written: there the count comes behind what judges it.
@@ -115,12 +145,14 @@ class ByStatement:
                     # An unstarted suspect gets an owner whose id is empty, as nobody's is, and is taken over from him.
                     statement = sql["release"]
                     counted = 1 if was_started else -2 if was_marked else -int(is_suspect)
+            if notes_of(settlement):
+                failed.append(settlement)
             handlers = as_group(done) if done else None
             row = (*lease.key, lease.owner, lease.epoch, delay, error, counted, handlers)
             groups.setdefault(statement, []).append(row)
         if done_rows:
             groups.setdefault(self._done, []).extend(done_rows)
-        return groups
+        return groups, failed, ended
 
 
 def _missing(rows: Sequence[HeldRow], returned: Sequence[Sequence[Any]]) -> set[RowKey]:
@@ -134,6 +166,7 @@ class ByLocking(ByStatement):
     Groups travel as JSON there."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         #: The statuses of each look.
         self._looks: tuple[int | None, ...] = (
             (EventStatus.NEW.value, EventStatus.RETRY.value) if self._dialect.claims_by_status else (None,)
@@ -160,21 +193,25 @@ class ByLocking(ByStatement):
 
     async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
         """All as groups first; only when the fence refused some of them, row by row to find out which."""
-        groups = self._grouped(settlements)
+        groups, failed, ended = self._grouped(settlements)
 
         async def in_groups(tx: Tx) -> None:
             for statement, rows in groups.items():
                 rows.sort(key=_key)  # as the index has them: groups that share rows wait in one direction only
                 if await tx.execute(statement.sql, (msgspec.json.encode(rows).decode(),)) != len(rows):
                     raise _Refused
+            if failed or ended:
+                await self._record(tx, failed, ended, ())
 
         async def row_by_row(tx: Tx) -> set[RowKey]:
-            return {
+            refused = {
                 RowKey(row[0], row[1])
                 for statement, rows in groups.items()
                 for row in rows
                 if not await tx.execute(statement.sql, (as_group([row]),))
             }
+            await self._record(tx, failed, ended, refused)
+            return refused
 
         try:
             await self._executor.transact(in_groups)

@@ -61,8 +61,9 @@ def explained(error: Exception, fault: Fault, names: TableNames, where: str) -> 
         case Fault.FORBIDDEN:
             return StoreForbidden(
                 f"{where} forbids what the outbox does with {names.table}: {text}",
-                fix=f"GRANT SELECT, INSERT, UPDATE, DELETE ON {names.table} and SELECT ON {names.side('schema')} to "
-                "this user; create_schema() needs the right to create tables",
+                fix=f"GRANT SELECT, INSERT, UPDATE, DELETE ON {names.table} and on the tables beside it "
+                f"({names.side('failure')} …), and SELECT ON {names.side('schema')} to this user; "
+                "create_schema() needs the right to create tables",
             )
         case Fault.READ_ONLY:
             return StoreReadOnly(

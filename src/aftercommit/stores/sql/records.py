@@ -11,8 +11,9 @@ from typing import Any, Final
 from aftercommit.events.claims import Backlog
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.order import BlockedKey
-from aftercommit.events.records import EventFilter, EventRecord, Summary
+from aftercommit.events.records import EventFilter, EventRecord, Failure, Summary, last_of_each
 from aftercommit.events.redact import storable
+from aftercommit.ports import Tx
 from aftercommit.stores.sql.changes import ByStatement
 from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.rows import record_of, summary_of, to_micros
@@ -95,19 +96,37 @@ class SqlRecords:
         return await self._change("discard", {"event_id": event_id, "handler_id": handler_id, "error": error})
 
     async def cancel(self, event_id: str, handler_id: str | None) -> int:
-        name = "withdraw" if self._deletes else "cancel"
-        return await self._change(name, {"event_id": event_id, "handler_id": handler_id})
+        values = {"event_id": event_id, "handler_id": handler_id}
+        if not self._deletes:
+            return await self._change("cancel", values)
+        withdraw, forget = self._sql["withdraw"], self._sql["forget_orphans"]
+
+        async def work(tx: Tx) -> int:
+            withdrawn = await tx.execute(withdraw.sql, withdraw.values(values))
+            if withdrawn:
+                await tx.execute(forget.sql, forget.values(values))
+            return withdrawn
+
+        return int(await self._explained(self._executor.transact(work)))
+
+    async def failures(self, event_id: str, handler_id: str | None) -> list[Failure]:
+        rows = await self._read("failures", {"event_id": event_id, "handler_id": handler_id})
+        read = self._dialect.times.read
+        return last_of_each([Failure(row[0], row[1], read(row[2]), *row[3:]) for row in rows])
 
     async def purge(self, older_than: timedelta, *, dead: bool, limit: int) -> int:
         age = to_micros(older_than)
-        deleted = await self._change("purge", {"status": EventStatus.DONE.value, "older_than": age, "limit": limit})
+        deleted = await self._purge("purge", {"status": EventStatus.DONE.value, "older_than": age, "limit": limit})
         if dead and deleted < limit:
             rest = limit - deleted
-            deleted += await self._change("purge", {"status": EventStatus.DEAD.value, "older_than": age, "limit": rest})
+            deleted += await self._purge("purge", {"status": EventStatus.DEAD.value, "older_than": age, "limit": rest})
         return deleted
 
     async def purge_aged(self, older_than: timedelta, *, limit: int) -> int:
-        return await self._change("purge_aged", {"older_than": to_micros(older_than), "limit": limit})
+        return await self._purge("purge_aged", {"older_than": to_micros(older_than), "limit": limit})
+
+    async def _purge(self, name: str, values: Mapping[str, object]) -> int:
+        return int(await self._explained(self._changes.purge(name, values)))
 
     async def backlog(self) -> Backlog:
         new, retry, dead, leased, oldest = (await self._read("backlog", {}))[0]

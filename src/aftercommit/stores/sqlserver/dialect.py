@@ -62,7 +62,7 @@ DIALECT: Final = Dialect(
         "has_error": "CHARINDEX(:error, last_error COLLATE Latin1_General_100_BIN2) > 0",
     },
     parameters={
-        **dict.fromkeys(("payload", "headers", "error"), "CAST($ AS nvarchar(max))"),
+        **dict.fromkeys(("payload", "headers", "error", "message", "traceback"), "CAST($ AS nvarchar(max))"),
         **dict.fromkeys(("scheduled_at", "available_at"), "CAST($ AS datetime2(6))"),
         "payload_bytes": "CAST($ AS varbinary(max))",
     },

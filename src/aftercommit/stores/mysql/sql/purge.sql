@@ -1,13 +1,7 @@
--- Delete rows of one terminal status that ended long enough ago, oldest first; by their birth if nobody said when.
+-- Delete these rows, as long as they are of that status and ended long enough ago.
 DELETE {table}
-FROM (
-  SELECT position
-  FROM {table} FORCE INDEX ({index:ended})
-  WHERE status = :status
-    AND (done_at < {now_minus:older_than}
-         OR (done_at IS NULL AND created_at < {now_minus:older_than}))
-  ORDER BY done_at
-  LIMIT :limit
-) AS old
+FROM JSON_TABLE(:positions, '$[*]' COLUMNS (position BIGINT PATH '$')) AS old
 STRAIGHT_JOIN {table} FORCE INDEX (PRIMARY) ON {table}.position = old.position
 WHERE status = :status
+  AND (done_at < {now_minus:older_than}
+       OR (done_at IS NULL AND created_at < {now_minus:older_than}))

@@ -1,5 +1,5 @@
--- Delete from the front of the table what is old enough, whatever its status.
+-- Delete these rows, as long as they are old enough.
 DELETE {table}
-FROM (SELECT position FROM {table} FORCE INDEX (PRIMARY) ORDER BY position LIMIT :limit) AS front
-STRAIGHT_JOIN {table} FORCE INDEX (PRIMARY) ON {table}.position = front.position
+FROM JSON_TABLE(:positions, '$[*]' COLUMNS (position BIGINT PATH '$')) AS old
+STRAIGHT_JOIN {table} FORCE INDEX (PRIMARY) ON {table}.position = old.position
 WHERE created_at < {now_minus:older_than}

@@ -10,3 +10,4 @@ WITH old AS MATERIALIZED (
 )
 DELETE FROM {table}
 WHERE ctid = ANY (ARRAY(SELECT row FROM old))
+RETURNING event_id, handler_id

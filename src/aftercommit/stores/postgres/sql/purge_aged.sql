@@ -29,3 +29,4 @@ WHERE ctid = ANY (ARRAY(
   ORDER BY created_at
   LIMIT :limit
 ))
+RETURNING event_id, handler_id

@@ -1,5 +1,5 @@
 -- End unfinished rows of an event that nobody holds, of one handler or of all, without delivering them.
--- KEYS: meta events ids rows free leased order retry done
+-- KEYS: meta events ids rows free leased order retry done failures
 local packed, count, at = call('HGET', ids, ARGV[1]), 0, now()
 local places = packed and unpacked(packed) or {}
 also_when_full()

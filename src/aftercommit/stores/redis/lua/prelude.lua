@@ -4,7 +4,8 @@
 --   free      unleased rows by due time                           leased    leased rows by the end of their lease
 --   order     unfinished rows by lane and position                retry     unfinished rows that were tried before
 --   dead      dead rows by position, dead_keys by lane, dead_at by the time of their end
---   done      done rows by the time of their end                  members, partitions: the fleet
+--   done      done rows by the time of their end                  failures  position -> the last failures of a row
+--   members, partitions: the fleet
 -- A lane is a partition in three digits and a key; a position has sixteen digits, so that text sorts as numbers do.
 local EVENT_ID, HANDLER_ID, LANE, EVENT_TYPE, AGGREGATE_TYPE, STATUS, ATTEMPTS, ABANDONED = 1, 2, 3, 4, 5, 6, 7, 8
 local CREATED_AT, AVAILABLE_AT, EPOCH, OWNER, LOCKED_AT, LEASE_UNTIL = 9, 10, 11, 12, 13, 14
@@ -93,6 +94,9 @@ end
 -- A row is no more; with the last one of its event the envelope goes, too.
 local function forget(row, position)
   call('HDEL', rows, position)
+  if row[EPOCH] > 1 then -- under its first one nothing has failed before
+    call('HDEL', failures, position)
+  end
   if row[HAS_OWN] then
     call('HDEL', events, own_name(row, position))
   end

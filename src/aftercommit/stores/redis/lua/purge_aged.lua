@@ -1,6 +1,6 @@
 -- Delete the oldest rows whatever their status, up to a limit, as long as they are older than that; how many, and
 -- whether there may be more. Positions are tried one by one from the first that may be there, so many of them at most.
--- KEYS: meta events ids rows free leased order retry dead dead_keys dead_at done
+-- KEYS: meta events ids rows free leased order retry dead dead_keys dead_at done failures
 local before, limit, tries = now() - tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local last = tonumber(call('HGET', meta, 'position') or 0)
 local first = tonumber(call('HGET', meta, 'first') or 1)

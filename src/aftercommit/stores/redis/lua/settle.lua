@@ -1,7 +1,25 @@
 -- Write outcomes and clear the leases, where owner and epoch still stand; tell the numbers of those where they do not.
--- KEYS: meta events ids rows free leased order retry dead dead_keys dead_at done
+-- KEYS: meta events ids rows free leased order retry dead dead_keys dead_at done failures
+-- What is kept of failures comes first: their number, and for each the number of its outcome and the notes.
 local deletes, at, refused = ARGV[1] == '1', now(), {}
+local kept, first = tonumber(ARGV[2]), 4 + 2 * tonumber(ARGV[3])
+local notes = {}
+for i = 4, first - 1, 2 do
+  notes[ARGV[i]] = ARGV[i + 1]
+end
 also_when_full()
+
+local function note(position, owner, packed)
+  local before = call('HGET', failures, position)
+  local list = before and unpacked(before) or {}
+  for _, each in ipairs(unpacked(packed)) do
+    list[#list + 1] = { at, owner, unpack(each) }
+  end
+  while #list > kept do
+    table.remove(list, 1)
+  end
+  call('HSET', failures, position, pack(list))
+end
 
 local finish = {}
 
@@ -61,7 +79,7 @@ function finish.release(row, position, how)
   wait(row, position)
 end
 
-for i = 2, #ARGV, 9 do
+for i = first, #ARGV, 9 do
   local row, position = held(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
   if row then
     call('ZREM', leased, position)
@@ -73,8 +91,12 @@ for i = 2, #ARGV, 9 do
       row[DONE_HANDLERS] = ARGV[i + 7]
     end
     finish[ARGV[i + 4]](row, position, tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 8]))
+    local packed = notes[tostring((i - first) / 9)]
+    if packed then
+      note(position, ARGV[i + 2], packed)
+    end
   else
-    refused[#refused + 1] = (i - 2) / 9
+    refused[#refused + 1] = (i - first) / 9
   end
 end
 return refused

@@ -14,3 +14,4 @@ WHERE position IN (
     LIMIT :limit
   )
 )
+RETURNING event_id, handler_id

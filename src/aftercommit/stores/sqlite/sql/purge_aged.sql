@@ -5,3 +5,4 @@ WHERE position IN (
   FROM (SELECT position, created_at FROM {table} ORDER BY position LIMIT :limit)
   WHERE created_at < {now_minus:older_than}
 )
+RETURNING event_id, handler_id

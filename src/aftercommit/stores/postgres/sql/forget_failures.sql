@@ -1,0 +1,4 @@
+-- The failures of rows that are no more are gone.
+DELETE FROM {failure_table} AS failure
+USING {held}
+WHERE failure.event_id = held.event_id AND failure.handler_id = held.handler_id
