@@ -108,6 +108,19 @@ def test_an_event_is_shown_by_the_beginning_of_its_id(here: Here, tmp_path: Path
     assert (several.code, "several events begin with" in several.err) == (2, True)
 
 
+def test_an_event_is_shown_with_what_became_of_its_deliveries(
+    here: Here, tmp_path: Path, place: tuple[str, ...]
+) -> None:
+    _, dead, *_ = fill(tmp_path)
+    (row,) = here("show", dead, *place, "--json").json["rows"]
+    (failure,) = row["failures"]
+    assert (failure["attempt"], failure["handler"], failure["error_class"]) == (1, "charge", "ConnectionError")
+    shown = here("show", dead, *place).out
+    assert "  #1 " in shown
+    assert "charge" in shown
+    assert "ConnectionError: " in shown
+
+
 def test_tail_tells_what_is_written_and_what_becomes_of_it(
     here: Here, tmp_path: Path, place: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

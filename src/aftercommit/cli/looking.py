@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -61,14 +62,22 @@ def show(*, session: Session, event_id: str, payload: bool, as_json: bool) -> Ex
         session.output.complain(f"there is no event {event_id}")
         return Exit.PROBLEM
     if as_json:
-        session.output.json("show/1", rows=[plain(row, payload=payload) for row in rows])
+        document = [{**plain(row, payload=payload), "failures": _failures(session, row)} for row in rows]
+        session.output.json("show/1", rows=document)
         return Exit.OK
     for row in rows:
-        _show(session.output, row, payload=payload)
+        _show(session, row, payload=payload)
     return Exit.OK
 
 
-def _show(output: Output, row: EventRecord, *, payload: bool) -> None:
+def _failures(session: Session, row: EventRecord) -> list[dict[str, object]]:
+    """The last of the row, oldest first."""
+    failures = session.ask(lambda outbox: outbox.records.failures(row.event_id, row.handler_id))
+    return [asdict(each) for each in failures]
+
+
+def _show(session: Session, row: EventRecord, *, payload: bool) -> None:
+    output = session.output
     handler = f" -> {row.handler_id}" if row.handler_id else ""
     output.line(f"{row.event_id}  {row.event_type}{handler}  {row.status.name.lower()}")
     facts = {"key": row.key, "partition": row.partition, "aggregate": _aggregate(row), "tenant": row.tenant_id}
@@ -78,6 +87,9 @@ def _show(output: Output, row: EventRecord, *, payload: bool) -> None:
         output.line(f"  held by {row.locked_by} until {_when(row.lease_until)}")
     if row.done_at is not None:
         output.line(f"  ended {_when(row.done_at)}")
+    for each in session.ask(lambda outbox: outbox.records.failures(row.event_id, row.handler_id)):
+        what = f"{each.error_class}: {each.message}"
+        output.line(f"  #{each.attempt} {_when(each.failed_at)}  {each.handler}  {each.instance}  {what}")
     if row.last_error:
         output.line(f"  last error: {row.last_error}")
     if payload:
