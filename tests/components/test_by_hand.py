@@ -477,6 +477,9 @@ def test_a_handler_of_ones_own_takes_events_and_marks_them(place: World) -> None
         assert await poller.poll() == 0, "what is marked is written by the next cycle at the latest"
         rows = [(row["status"], row["attempts"], row["last_error"]) for row in place.rows()]
         assert rows == [(1, 0, None), (2, 1, "ValueError: down"), (3, 1, "no use"), (0, 0, None)]
+        kept = [await parts.store.records.failures(each, None) for each in ids]
+        told = [[(each.attempt, each.error_class, each.message) for each in failures] for failures in kept]
+        assert told == [[], [(1, "ValueError", "down")], [(1, "", "no use")], []]
         assert await poller.poll() == 1
         assert mine.seen[-1] == ("Two", 1)
 

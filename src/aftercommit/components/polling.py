@@ -12,13 +12,14 @@ from aftercommit.components.desk import Desk, Part, config_of, desk_of
 from aftercommit.components.dispatching import DispatcherPollerHandler, Dispatching, Line
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.leases import holding_of
+from aftercommit.delivery.outcomes import note_of, noted
 from aftercommit.delivery.wakeups import WakeupListener
 from aftercommit.errors import InvalidOption
 from aftercommit.events.claims import Claimed
 from aftercommit.events.durations import Duration, duration
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.log import Log
-from aftercommit.events.outcome import DONE, Dead, Outcome, Retry
+from aftercommit.events.outcome import DONE, Dead, FailureNote, Outcome, Retry
 from aftercommit.events.payloads import PayloadTypes
 from aftercommit.events.redact import error_text, text_of
 from aftercommit.handlers.routing import Router
@@ -89,17 +90,19 @@ class Polling(Part):
 
     def mark_retry(self, event_id: str, delay: Duration, error: str | BaseException) -> bool:
         """It has failed, which counts, and is due again after `delay`."""
-        return self._settle(event_id, Retry(duration(delay, name="delay"), _text(error)))
+        return self._settle(event_id, Retry(duration(delay, name="delay"), _text(error)), error)
 
     def mark_dead(self, event_id: str, error: str | BaseException) -> bool:
         """It has failed for good."""
-        return self._settle(event_id, Dead(_text(error)))
+        return self._settle(event_id, Dead(_text(error)), error)
 
-    def _settle(self, event_id: str, outcome: Outcome) -> bool:
+    def _settle(self, event_id: str, outcome: Outcome, error: str | BaseException | None = None) -> bool:
         polling = self._polling
         claimed = None if polling is None else desk_of(self._store).take(event_id)
         if polling is None or claimed is None or polling.assembly.runtime.clock() >= claimed.lease.deadline:
             return False
+        if error is not None:
+            outcome = noted(outcome, _note(error, claimed.attempts + 1))
         polling.assembly.settler.add(holding_of(claimed), outcome)
         return True
 
@@ -267,6 +270,13 @@ def _checked(handler: Any) -> OutboxPollerHandler:
             fix="pass a dispatcher, an OutboxPollerHandler, or a function (event, attempts)",
         )
     return _Function(handler)
+
+
+def _note(error: str | BaseException, attempt: int) -> FailureNote:
+    """What is kept of it; whoever took the event is no handler that is known by an id."""
+    if isinstance(error, BaseException):
+        return note_of(error, attempt=attempt)
+    return FailureNote(attempt, "", "", _text(error))
 
 
 def _text(error: str | BaseException) -> str:
