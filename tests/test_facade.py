@@ -132,6 +132,8 @@ NAMES = [
     "OutboxWriter",
     "PartitionHasher",
     "PartitionStats",
+    "Pause",
+    "PauseKind",
     "PayloadNotText",
     "PayloadTooLarge",
     "PollResult",
@@ -178,7 +180,7 @@ NAMES = [
 METHODS = {
     *("begin", "close", "create_schema", "drain", "poll", "purge", "register", "start", "stats", "transaction"),
     *("check_health", "dead", "health", "is_started", "multi_node", "single_node", "write", "write_all", "writer_only"),
-    *("schema_sql", "schema_status"),
+    *("pause", "paused", "resume", "schema_sql", "schema_status"),
     *("cancel", "cluster", "configured", "diagnose", "ordered", "owner_id", "pending", "records", "replay_done"),
     *("attach", "fallback", "handler", "include", "publish", "subscribe", "upcast"),
 }

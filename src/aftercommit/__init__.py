@@ -89,6 +89,8 @@ if TYPE_CHECKING:
     from aftercommit.events.outcome import RetryAfter as RetryAfter
     from aftercommit.events.outcome import RetryAfterError as RetryAfterError
     from aftercommit.events.outcome import Unavailable as Unavailable
+    from aftercommit.events.pauses import Pause as Pause
+    from aftercommit.events.pauses import PauseKind as PauseKind
     from aftercommit.events.queued import QueuedEvent as QueuedEvent
     from aftercommit.events.queued import Source as Source
     from aftercommit.events.records import DeadEvent as DeadEvent
@@ -168,6 +170,7 @@ _HOMES = {
     "events.outcome": (
         "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError", "Unavailable",
     ),
+    "events.pauses": ("Pause", "PauseKind"),
     "events.queued": ("QueuedEvent", "Source"),
     "events.records": ("DeadEvent", "EventRecord", "Failure", "Summary", "TypeSummary"),
     "events.retry": ("Exponential", "ExponentialJitter", "Fixed", "Jittered", "Linear", "NoRetry", "RetryPolicy"),

@@ -13,6 +13,7 @@ from aftercommit.delivery.idle import LanesOfIdle
 from aftercommit.delivery.lanes import Lanes
 from aftercommit.delivery.leases import Held, Holding, Keeper
 from aftercommit.delivery.ownership import Ownership
+from aftercommit.delivery.pauses import KnownPauses
 from aftercommit.delivery.settler import Settler
 from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.handlers.routing import Router
@@ -53,6 +54,7 @@ class Assembly:
         self.settler = settler = Settler(runtime, settled_in, held, agenda, lanes, meter, config)
         self.ownership = Ownership(runtime)
         self.delivery = Delivery(runtime, router, meter, config)
+        self.delivery.pauses = KnownPauses(runtime, store.pauses, agenda)
         self.dispatcher = OutboxDispatcher(
             runtime, store, lanes, self.delivery, settler, held, self.ownership, meter, config
         )

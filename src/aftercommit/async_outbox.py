@@ -7,7 +7,6 @@ from enum import Enum
 from functools import partial
 from typing import Any, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
-from aftercommit.base import OutboxBase
 from aftercommit.engine import Engine, Stats
 from aftercommit.errors import OutboxError
 from aftercommit.events.annotations import EventObject
@@ -18,6 +17,7 @@ from aftercommit.events.findings import Finding
 from aftercommit.events.ids import EventId, EventIds
 from aftercommit.events.order import Cluster
 from aftercommit.health import Health
+from aftercommit.pausing import AsyncPausing
 from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.pending import PendingEvents
 from aftercommit.polling.records import OutboxRecords
@@ -39,7 +39,7 @@ T = TypeVar("T")
 Writing: TypeAlias = Coroutine[Any, Any, str | None]
 
 
-class AsyncOutbox(OutboxBase):
+class AsyncOutbox(AsyncPausing):
     """A transactional outbox for asyncio.
 
     `write()` checks everything at once and returns an awaitable; forgetting the `await` rolls the block back.

@@ -11,7 +11,8 @@ from weakref import WeakSet
 
 from aftercommit.config import OutboxConfig, OutboxOptions, configure
 from aftercommit.delivery.agenda import EVERYWHERE, FIRST_LOOK
-from aftercommit.engine import Ending, Engine
+from aftercommit.ending import Ending
+from aftercommit.engine import Engine
 from aftercommit.errors import ColourMismatch, InvalidOption, NotInTransaction, UnsupportedTransaction
 from aftercommit.events.durations import Duration, duration, seconds_of
 from aftercommit.events.log import Log

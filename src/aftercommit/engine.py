@@ -11,7 +11,8 @@ from aftercommit.assembly import Assembly
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import EVERYWHERE
 from aftercommit.delivery.outcomes import rule_of
-from aftercommit.delivery.wakeups import Announcer, WakeupListener
+from aftercommit.delivery.pauses import PauseWatch
+from aftercommit.delivery.wakeups import Announcer, News, WakeupListener
 from aftercommit.delivery.worker import HotPathway
 from aftercommit.errors import InvalidOption, StoreUnavailable
 from aftercommit.events.claims import Backlog
@@ -19,6 +20,7 @@ from aftercommit.events.log import Log
 from aftercommit.events.measures import BLOCKED_AT_MOST
 from aftercommit.events.order import BlockedKey, Cluster, Instance
 from aftercommit.events.outcome import Ok, Raised
+from aftercommit.events.pauses import Pause
 from aftercommit.handlers.routing import Router
 from aftercommit.health import NOT_STARTED, Checkup, Health, Question
 from aftercommit.ordering.collector import Collector
@@ -52,6 +54,8 @@ class Stats:
     unavailable: tuple[str, ...]
     #: Keys that stand still behind a dead event, where order is kept and a dead event blocks; the first hundred.
     blocked: tuple[BlockedKey, ...] = ()
+    #: Handlers and event types that are paused over the fleet.
+    paused: tuple[Pause, ...] = ()
 
 
 class Engine(Assembly):
@@ -95,6 +99,7 @@ class Engine(Assembly):
         hook = config.writer_hook if self.spans is None else TracedWrites(self.spans, config.writer_hook)
         self.writer = OutboxWriter(runtime, store, meter, hook=hook, hot_path=hot_path, rows_of=router.rows_of)
         self.manual = ManualDelivery(runtime, store, router, self.poller, self.dispatcher, settler, held, meter, config)
+        self._pause_watch = PauseWatch(runtime, self.delivery.pauses)
         self.purge = Purge(runtime, store.records, config)
         self.checkup = Checkup(self, runtime, store, self.poller, config)
         self._statistics = Question(runtime, "aftercommit-stats", self._stats)
@@ -126,9 +131,9 @@ class Engine(Assembly):
             )
         if wakeups is None:
             return None, fleet, None
-        coordinator = None if fleet is None else fleet.coordinator
+        coordinator, pauses = None if fleet is None else fleet.coordinator, self.delivery.pauses
         listener = WakeupListener(
-            self.runtime, wakeups, self.owner, self.meter, self.agenda, self.ownership, coordinator
+            self.runtime, wakeups, self.owner, self.meter, self.agenda, self.ownership, coordinator, pauses
         )
         return announcer, fleet, listener
 
@@ -141,6 +146,15 @@ class Engine(Assembly):
         self.agenda.add(EVERYWHERE)
         if self._announcer is not None:
             self._announcer.tell_everything()
+
+    async def repaused(self) -> None:
+        """Something was paused or resumed: known here at once, and elsewhere when it is heard or looked for."""
+        self.delivery.pauses.call()
+        await self.delivery.pauses.look()
+        if self._announcer is not None and self.is_started:
+            self._announcer.tell_pauses()
+        elif self._announcer is not None:
+            await self._announcer.say(News(self.owner, pauses=True))
 
     # ------------------------------------------------------------ life
 
@@ -200,6 +214,8 @@ class Engine(Assembly):
         services: list[Service] = []
         if self._polls:
             services.append(self.poller)
+        elif self._config.delivers and self._store.pauses is not None:
+            services.append(self._pause_watch)
         if self._config.purge_retention is not None:
             services.append(self.purge)
         return services
@@ -219,6 +235,7 @@ class Engine(Assembly):
             await self.collector.stop(time.left())
         await self.purge.stop(time.left())
         await self.poller.stop(time.left())
+        await self._pause_watch.stop(time.left())
         await self.stop_delivering(self._config.drain_timeout)
         time = Countdown(self.runtime)
         await self._leave(time)
@@ -257,6 +274,7 @@ class Engine(Assembly):
             unroutable=self.delivery.unroutable(),
             unavailable=self.delivery.chain.circuits.open(),
             blocked=tuple(await self._blocked()),
+            paused=() if self._store.pauses is None else tuple(await self._store.pauses.all()),
         )
 
     async def _blocked(self) -> list[BlockedKey]:
@@ -277,34 +295,3 @@ class Engine(Assembly):
 
     async def check_health(self, max_backlog_age: timedelta | None, timeout: float) -> Health:
         return await self.checkup.asked(self.health(), max_backlog_age=max_backlog_age, timeout=timeout)
-
-
-class Ending:
-    """Engines that were closed and have not ended yet: a close() is under way, or was broken off."""
-
-    def __init__(self, store: EventStore) -> None:
-        self._store = store
-        self._engines: set[Engine] = set()
-
-    def __bool__(self) -> bool:
-        return bool(self._engines)
-
-    def add(self, engine: Engine) -> None:
-        self._engines.add(engine)
-
-    async def end(self, runtime: Runtime) -> None:
-        """To the end although the caller is cancelled; what breaks it off all the same, the next call goes on with."""
-        await runtime.shielded(self._end(), self._hurry)
-
-    async def _end(self) -> None:
-        try:
-            for engine in tuple(self._engines):
-                if engine.runtime.is_here():
-                    await engine.stop()
-                self._engines.discard(engine)
-        finally:
-            await self._store.close()
-
-    def _hurry(self) -> None:
-        for engine in self._engines:
-            engine.dispatcher.hurry()

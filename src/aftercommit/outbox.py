@@ -8,7 +8,6 @@ from enum import Enum
 from functools import partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
-from aftercommit.base import OutboxBase
 from aftercommit.engine import Engine, Stats
 from aftercommit.events.annotations import EventObject
 from aftercommit.events.claims import QueryResult
@@ -18,6 +17,7 @@ from aftercommit.events.findings import Finding
 from aftercommit.events.ids import EventId, EventIds
 from aftercommit.events.order import Cluster
 from aftercommit.health import Health
+from aftercommit.pausing import BlockingPausing
 from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.pending import PendingEvents
 from aftercommit.polling.records import OutboxRecords
@@ -36,7 +36,7 @@ P = ParamSpec("P")
 Inner = TypeVar("Inner")
 
 
-class Outbox(OutboxBase):
+class Outbox(BlockingPausing):
     """A transactional outbox for threads and blocking drivers.
 
     >>> outbox = Outbox("sqlite://")

@@ -41,7 +41,7 @@ NOUNS = {
         "done",
         "failures",
     ),
-    *("members", "partitions"),
+    *("members", "partitions", "pauses"),
 }
 
 

@@ -23,7 +23,9 @@ from aftercommit.delivery.outcomes import (
     still_to_run,
     worker_lost,
 )
+from aftercommit.delivery.pauses import KnownPauses
 from aftercommit.delivery.said import facts_of, log_failure, told
+from aftercommit.delivery.tracking import LATER, Tracked
 from aftercommit.errors import HandlerTimeout, UndecodablePayload, UnroutableEvent
 from aftercommit.events.claims import Claimed, RowKey
 from aftercommit.events.context import StoredError
@@ -48,14 +50,10 @@ from aftercommit.events.outcome import (
 from aftercommit.events.redact import error_text, redact, text_of
 from aftercommit.events.retry import RetryPolicy, limit_of
 from aftercommit.handlers.routing import Route, Router
-from aftercommit.hooks import InFlightTracker
 from aftercommit.meter import Meter
 from aftercommit.ports import Runtime
 
 log = Log("aftercommit.delivery")
-
-#: When an event that cannot run here now is looked at again.
-LATER: Final = timedelta(seconds=1)
 
 #: Enough rows that nobody here can handle to see that something is wrong; the rest is not counted.
 _COUNTED_AT_MOST: Final = 1000
@@ -72,35 +70,16 @@ class Delivery:
 
     def __init__(self, runtime: Runtime, router: Router, meter: Meter, config: OutboxConfig) -> None:
         self.router = router
-        self._meter, self._clock = meter, runtime.clock
-        self._lock_timeout = config.lock_timeout
-        self._grace = config.unroutable_grace
-        self.max_abandoned = config.max_abandoned
+        self.pauses = KnownPauses(runtime)
+        self._meter, self._clock, self._lock_timeout = meter, runtime.clock, config.lock_timeout
+        self._grace, self.max_abandoned = config.unroutable_grace, config.max_abandoned
         self._lock = runtime.lock()
         self._unroutable: dict[str, set[RowKey]] = {}
         #: What is to be written of one event. A tracker is asked before each.
         self.deliver: Callable[[Claimed], Coroutine[Any, Any, Outcome]] = self._deliver
         if config.in_flight_tracker is not None:
-            self.deliver = partial(self._tracked, config.in_flight_tracker)
+            self.deliver = Tracked(config.in_flight_tracker, meter, self._deliver).deliver
         self.chain = Chain(runtime, router, Attempt(runtime, router.payloads, meter, config), config)
-
-    async def _tracked(self, tracker: InFlightTracker, claimed: Claimed) -> Outcome:
-        name = "/".join(part for part in claimed.lease.key if part)
-        if not self._asked(tracker.try_acquire, name):
-            return Defer(LATER)
-        try:
-            return await self._deliver(claimed)
-        finally:
-            self._asked(tracker.release, name)
-
-    def _asked(self, question: Callable[[str], object], name: str) -> object:
-        """The tracker's answer; None when it failed. It may be a user's own, and away."""
-        try:
-            return question(name)
-        except Exception as error:
-            if self._meter.may_say("tracker"):
-                log.warning("the in-flight tracker failed for %s: %s", name, error_text(error), error=error)
-            return None
 
     async def _deliver(self, claimed: Claimed) -> Outcome:
         try:
@@ -110,6 +89,8 @@ class Delivery:
                 run = partial(self._measured, run)
             if log.is_verbose():
                 run = partial(told, self._clock, run)
+            if self.pauses.known:
+                run = partial(self.pauses.unless_paused, run)
             if len(routes) > 1 or claimed.done_handlers:
                 return await self._run_all(claimed, routes, run)
             return await run(claimed, routes[0])

@@ -9,6 +9,7 @@ import msgspec
 
 from aftercommit.delivery.agenda import EVERYWHERE, Agenda
 from aftercommit.delivery.ownership import Ownership
+from aftercommit.delivery.pauses import KnownPauses
 from aftercommit.events.log import Log
 from aftercommit.events.order import OrderKey
 from aftercommit.events.redact import error_text
@@ -30,18 +31,19 @@ BYTES_AT_MOST: Final = 7999
 
 
 class News(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why others should look: for rows of these keys, for anything, for a change of the fleet."""
+    """Why others should look: for rows of these keys, for anything, for a change of the fleet or of the pauses."""
 
     sender: str
     keys: frozenset[OrderKey] = frozenset()
     everything: bool = False
     fleet: bool = False
+    pauses: bool = False
 
     def written(self) -> str:
         """As short as it has to be."""
         text = msgspec.json.encode(self)
         if len(text) > BYTES_AT_MOST:
-            text = msgspec.json.encode(News(self.sender, everything=True, fleet=self.fleet))
+            text = msgspec.json.encode(News(self.sender, everything=True, fleet=self.fleet, pauses=self.pauses))
         return text.decode()
 
     @classmethod
@@ -69,7 +71,7 @@ class Announcer(Service):
 
     def _forget(self) -> None:
         self._keys: set[OrderKey] = set()
-        self._is_everything = self._is_fleet = False
+        self._is_everything = self._is_fleet = self._is_pauses = False
 
     def tell(self, keys: Iterable[OrderKey]) -> None:
         """There are rows of these. From any thread, at once."""
@@ -92,6 +94,12 @@ class Announcer(Service):
             self._is_fleet = True
             self.monitor.notify_all()
 
+    def tell_pauses(self) -> None:
+        """Something was paused or resumed. From any thread, at once."""
+        with self.monitor:
+            self._is_pauses = True
+            self.monitor.notify_all()
+
     async def step(self) -> None:
         await self.monitor.wait_for(lambda: self.is_stopping or self._has_news())
         await self.monitor.wait_for(lambda: self.is_stopping, self._sent_at + APART - self.runtime.clock())
@@ -102,16 +110,20 @@ class Announcer(Service):
         await self._speak()  # what was told last: that this instance is leaving
 
     def _has_news(self) -> bool:
-        return bool(self._keys) or self._is_everything or self._is_fleet
+        return bool(self._keys) or self._is_everything or self._is_fleet or self._is_pauses
 
     async def _speak(self) -> None:
         with self.monitor:
             if not self._has_news():
                 return
             keys = frozenset() if self._is_everything else frozenset(self._keys)
-            news = News(self._instance_id, keys, self._is_everything, self._is_fleet)
+            news = News(self._instance_id, keys, self._is_everything, self._is_fleet, self._is_pauses)
             self._forget()
         self._sent_at = self.runtime.clock()
+        await self.say(news)
+
+    async def say(self, news: News) -> None:
+        """At once, whether this runs or not."""
         try:
             await self._wakeups.send(news.written())
             self._meter.count("wakeups_sent")
@@ -134,8 +146,9 @@ class WakeupListener(Service):
         agenda: Agenda,
         ownership: Ownership,
         fleet: Repeating | None,
+        pauses: KnownPauses | None = None,
     ) -> None:
-        """`fleet`, where there is one, is called when somebody came or left."""
+        """`fleet`, where there is one, is called when somebody came or left; `pauses` when they have changed."""
         super().__init__(runtime, "aftercommit-listener")
         self._wakeups = wakeups
         self._instance_id = instance_id
@@ -143,6 +156,7 @@ class WakeupListener(Service):
         self._agenda = agenda
         self._ownership = ownership
         self._fleet = fleet
+        self._pauses = pauses
 
     async def step(self) -> None:
         try:
@@ -156,6 +170,7 @@ class WakeupListener(Service):
         elif not self.is_stopping:  # it has only now begun to listen
             self._agenda.add(EVERYWHERE)
             self._fleet_changed()
+            self._pauses_changed()
 
     def _pass_on(self, messages: Iterable[str]) -> None:
         read = [news for news in map(News.read, messages) if news is not None and news.sender != self._instance_id]
@@ -167,10 +182,16 @@ class WakeupListener(Service):
             self._agenda.add(keys)
         if any(news.fleet for news in read):
             self._fleet_changed()
+        if any(news.pauses for news in read):
+            self._pauses_changed()
 
     def _fleet_changed(self) -> None:
         if self._fleet is not None:
             self._fleet.call()
+
+    def _pauses_changed(self) -> None:
+        if self._pauses is not None:
+            self._pauses.call()
 
     async def stop(self, timeout: float | None = None) -> bool:
         self.is_stopping = True  # before the interrupt, which is heard once

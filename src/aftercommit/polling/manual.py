@@ -117,6 +117,7 @@ class ManualDelivery:
         """Claim once and deliver one after the other."""
         if not self._router:
             return Found(Claim(()), is_all=True)
+        await self._poller.see_pauses()
         claims: list[Found] = []
         runs: deque[list[Claimed]] = deque()
 

@@ -135,6 +135,7 @@ class OutboxPoller(Service):
         """
         if not self._delivery.router:
             return 0
+        await self.see_pauses()  # whether there is room or not: what is in memory is put off as well
         limit = min(self.batch.size, self._handler.room())
         if limit <= 0:
             return None
@@ -154,6 +155,16 @@ class OutboxPoller(Service):
     def look_everywhere(self) -> None:
         """The next claims go over the whole table."""
         self._look.look_everywhere()
+
+    async def see_pauses(self) -> None:
+        """Know what is paused now, if it is time to look."""
+        if self.runtime.clock() < self._delivery.pauses.look_at:
+            return
+        self.is_asking = True
+        try:
+            await self._delivery.pauses.look()
+        finally:
+            self.is_asking = False
 
     async def claim(self, limit: int) -> Found:
         """Lease up to `limit` rows for this process."""

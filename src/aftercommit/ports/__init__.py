@@ -6,6 +6,7 @@ ports are imported from this door.
 
 from __future__ import annotations
 
+from aftercommit.ports.pauses import Pauses
 from aftercommit.ports.records import Records
 from aftercommit.ports.runtime import Colour, Monitor, Runtime, Task
 from aftercommit.ports.schema import SchemaStatus
@@ -23,6 +24,7 @@ __all__ = [
     "Membership",
     "Monitor",
     "OpenTransaction",
+    "Pauses",
     "Records",
     "Runtime",
     "SchemaStatus",

@@ -11,6 +11,7 @@ from aftercommit.errors import InvalidOption, OutboxError
 from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
 from aftercommit.events.findings import Finding, LeaseHolder, Waiting
 from aftercommit.events.order import FleetView, Heads, HeadsRequest, Instance, KeyClaimRequest, Order
+from aftercommit.ports.pauses import Pauses
 from aftercommit.ports.records import Records
 from aftercommit.ports.runtime import Colour
 from aftercommit.ports.schema import SchemaStatus
@@ -88,6 +89,10 @@ class EventStore(Protocol):
     @property
     def diagnosis(self) -> Diagnosis | None:
         """What `outbox.diagnose()` asks; None where the store has nothing to say of itself."""
+
+    @property
+    def pauses(self) -> Pauses | None:
+        """What is paused over the fleet; None where nothing can be."""
 
     @property
     def membership(self) -> Membership | None:

@@ -14,6 +14,7 @@ from aftercommit.testing.mending import MendingContract
 from aftercommit.testing.naming import NamingContract
 from aftercommit.testing.ordering import OrderingContract
 from aftercommit.testing.passing import PassingContract
+from aftercommit.testing.pausing import PausingContract
 from aftercommit.testing.purging import PurgingContract
 from aftercommit.testing.records import RecordsContract
 from aftercommit.testing.scheduling import SchedulingContract
@@ -36,6 +37,7 @@ class CoreConformance(
     MendingContract,
     FailuresContract,
     PurgingContract,
+    PausingContract,
 ):
     """What a store promises that keeps no order and knows no fleet."""
 

@@ -93,13 +93,15 @@ PSYCOPG: Final = Dialect(
     },
     parameters={
         **dict.fromkeys(("limit", "run", "reach", "position", "floor_position"), "$::bigint"),
-        **dict.fromkeys(("delay", "lock_timeout", "skip_recent", "older_than", "silent_for", "lasts"), "$::bigint"),
+        **dict.fromkeys(
+            ("delay", "lock_timeout", "skip_recent", "older_than", "silent_for", "lasts", "within"), "$::bigint"
+        ),
         **dict.fromkeys(("owner", "event_id", "error", *FILTERED), "$::text"),
-        **dict.fromkeys(("name", "qualified", "after_key"), "$::text"),
+        **dict.fromkeys(("name", "qualified", "after_key", "kind", "reason", "paused_by"), "$::text"),
         "table": "CAST($ AS text)",  # SQLAlchemy, which sends this statement too, does not see a name before two colons
         **dict.fromkeys(("stops", "blocks", "is_alone"), "$::boolean"),
         "status": "$::smallint",
-        "floor_at": "$::timestamptz",
+        **dict.fromkeys(("floor_at", "paused_until"), "$::timestamptz"),
     },
     array=array_literal,
     name_sql="SELECT concat(current_database(), ' at ', coalesce(host(inet_server_addr()), 'this machine'))",

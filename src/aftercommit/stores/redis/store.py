@@ -21,6 +21,7 @@ from aftercommit.ports import (
     Diagnosis,
     Membership,
     OpenTransaction,
+    Pauses,
     Records,
     SchemaStatus,
     Tx,
@@ -32,6 +33,7 @@ from aftercommit.stores.redis.faults import explained, is_outage
 from aftercommit.stores.redis.link import Link
 from aftercommit.stores.redis.membership import RedisMembership
 from aftercommit.stores.redis.own_script import AdoptedScript, OwnScript
+from aftercommit.stores.redis.pauses import RedisPauses
 from aftercommit.stores.redis.records import RedisRecords
 from aftercommit.stores.redis.rows import claimed_of, lane_of, order_key_of, packed_notes
 from aftercommit.stores.redis.scripts import KeyNames, Word
@@ -97,6 +99,7 @@ class RedisStore:
         self._listening: set[RedisWakeups] = set()
         self.records: Records = RedisRecords(self.server, self._deletes)
         self.diagnosis: Diagnosis | None = RedisDiagnosis(self.server)
+        self.pauses: Pauses | None = RedisPauses(self.server)
         self.membership: Membership | None = RedisMembership(self.server)
 
     def __repr__(self) -> str:

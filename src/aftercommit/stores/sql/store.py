@@ -26,6 +26,7 @@ from aftercommit.ports import (
 from aftercommit.stores.sql.execution import Executor, Fault, explained
 from aftercommit.stores.sql.firsts import Firsts
 from aftercommit.stores.sql.membership import SqlMembership
+from aftercommit.stores.sql.pauses import SqlPauses
 from aftercommit.stores.sql.records import SqlRecords
 from aftercommit.stores.sql.rows import (
     AVAILABLE_AT,
@@ -78,8 +79,7 @@ class SqlStore:
     ) -> None:
         if header_codec is not None:
             dialect = replace(dialect, times=dialect.times._replace(headers=headers_by(header_codec)))
-        self.colour = executor.colour
-        self.executor = executor
+        self.executor, self.colour = executor, executor.colour
         self.dialect = dialect
         #: The database as people may read of it: no login, no secrets.
         self.where = where
@@ -107,6 +107,7 @@ class SqlStore:
         self.records: Records = SqlRecords(executor, self._sql, dialect, self._changes, deletes, explained)
         #: With connections of its own where that can be: a heartbeat must not wait for others to give theirs back.
         self._heartbeats = executor if heartbeats is None else heartbeats
+        self.pauses = SqlPauses(executor, self._sql, self._times, self._explained)
         self.membership: Membership | None = SqlMembership(self._heartbeats, self._sql, self._times, self._explained)
 
     def __repr__(self) -> str:
@@ -146,8 +147,7 @@ class SqlStore:
         return await self._explained(self._schema.status())
 
     def schema_sql(self, from_version: int = 0, to_version: int | None = None) -> str:
-        """The script that makes the tables, for people who run their own migrations; or what leads from one version
-        to another."""
+        """The script that makes the tables, or leads from one version of them to another."""
         return script_of(self._schema.steps(from_version, to_version))
 
     async def begin(self, isolation: str | None = None) -> OpenTransaction:

@@ -63,13 +63,15 @@ DIALECT: Final = Dialect(
     },
     parameters={
         **dict.fromkeys(("payload", "headers", "error", "message", "traceback"), "CAST($ AS nvarchar(max))"),
-        **dict.fromkeys(("scheduled_at", "available_at"), "CAST($ AS datetime2(6))"),
+        **dict.fromkeys(("scheduled_at", "available_at", "paused_until"), "CAST($ AS datetime2(6))"),
         "payload_bytes": "CAST($ AS varbinary(max))",
     },
     # A marker has one type for the driver to find out, whether its value is NULL or not.
     variables={
         **dict.fromkeys(("now", "floor_at"), "datetime2(6)"),
-        **dict.fromkeys(("delay", "lock_timeout", "skip_recent", "older_than", "silent_for", "lasts"), "bigint"),
+        **dict.fromkeys(
+            ("delay", "lock_timeout", "skip_recent", "older_than", "silent_for", "lasts", "within"), "bigint"
+        ),
         **dict.fromkeys(("owner", "id", "event_type", "aggregate_id"), "nvarchar(256)"),
         **dict.fromkeys(("event_id", "before_id"), "nvarchar(72)"),
         **dict.fromkeys(("handler_id", "event_key"), "nvarchar(510)"),
@@ -77,8 +79,10 @@ DIALECT: Final = Dialect(
         "error": "nvarchar(max)",
         "limit": "bigint",
         "status": "smallint",
-        **dict.fromkeys(("name", "duty"), "nvarchar(64)"),
+        "duty": "nvarchar(64)",
+        "name": "nvarchar(510)",
         "qualified": "nvarchar(256)",
+        "kind": "nvarchar(32)",
         "value": "nvarchar(255)",
     },
     times=TIMES,

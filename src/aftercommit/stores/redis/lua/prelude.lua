@@ -6,6 +6,7 @@
 --   dead      dead rows by position, dead_keys by lane, dead_at by the time of their end
 --   done      done rows by the time of their end                  failures  position -> the last failures of a row
 --   members, partitions: the fleet
+--   pauses    handler:id or type:name -> reason, by whom, since when, until when
 -- A lane is a partition in three digits and a key; a position has sixteen digits, so that text sorts as numbers do.
 local EVENT_ID, HANDLER_ID, LANE, EVENT_TYPE, AGGREGATE_TYPE, STATUS, ATTEMPTS, ABANDONED = 1, 2, 3, 4, 5, 6, 7, 8
 local CREATED_AT, AVAILABLE_AT, EPOCH, OWNER, LOCKED_AT, LEASE_UNTIL = 9, 10, 11, 12, 13, 14

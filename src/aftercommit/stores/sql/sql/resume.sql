@@ -1,0 +1,2 @@
+-- Pause it no more.
+DELETE FROM {pause_table} WHERE kind = :kind AND name = :name
