@@ -86,3 +86,24 @@ def test_old_rows_are_purged_and_dead_ones_only_when_asked_for(
     assert here("purge", *place, "--older-than", "0s", "--yes").out == "1 rows deleted\n"
     assert here("purge", *place, "--older-than", "0s", "--dead", "--yes").out == "1 rows deleted\n"
     assert counts(tmp_path) == {NEW: 2, RETRY: 0, DEAD: 0, DONE: 0}
+
+
+def test_a_handler_or_a_type_is_paused_and_resumed_and_the_status_tells(
+    here: Here, tmp_path: Path, place: tuple[str, ...]
+) -> None:
+    fill(tmp_path)
+    assert here("pause", *place).code == 2
+    assert here("pause", "charge", "--type", "Bad", *place).code == 2
+    assert here("pause", "charge", *place, "--reason", "psp is down").out == "the handler charge is paused\n"
+    assert here("pause", "--type", "Later", *place, "--for", "30m").out == "the type Later is paused for 30m\n"
+    paused = here("status", *place, "--json").json["paused"]
+    assert [(each["name"], each["reason"], each["until"] is None) for each in paused] == [
+        ("charge", "psp is down", True),
+        ("Later", "", False),
+    ]
+    shown = here("status", *place).out
+    assert "paused: the handler charge for " in shown
+    assert ": psp is down\n" in shown
+    assert here("resume", "charge", *place).out == "the handler charge goes on\n"
+    assert here("resume", "charge", *place).code == 1
+    assert len(here("status", *place, "--json").json["paused"]) == 1

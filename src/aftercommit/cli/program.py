@@ -32,6 +32,8 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "dead": Home("dead", "dead", "Look at dead letters, retry or discard them."),
     "cancel": Home("changing", "cancel", "End events that wait, without delivering them."),
     "replay": Home("changing", "replay", "Deliver events once more that are done."),
+    "pause": Home("pausing", "pause", "Deliver nothing to a handler, or of a type, over the whole fleet."),
+    "resume": Home("pausing", "resume", "Deliver again what was paused."),
     "purge": Home("changing", "purge", "Delete rows that ended long ago."),
     "migrate": Home("migrate", "migrate", "Make and upgrade the tables, or tell how they are."),
     "doctor": Home("doctor", "doctor", "Look for what hurts in production, and say how to mend it."),

@@ -56,6 +56,7 @@ def gathered(session: Session) -> dict[str, Any]:
         "is_partial": summary.is_partial,
         "types": [_type(each) for each in summary.types],
         "blocked": [{"key": each.key, "event_id": each.event_id, "error": each.error} for each in stats.blocked],
+        "paused": _paused(session),
         **_fleet(session),
     }
 
@@ -70,6 +71,23 @@ def _type(each: Any) -> dict[str, Any]:
         "dead": each.dead,
         "oldest_seconds": oldest,
     }
+
+
+def _paused(session: Session) -> list[dict[str, Any]]:
+    if session.outbox._store.pauses is None:
+        return []
+    pauses = session.ask(lambda outbox: outbox.paused())
+    return [
+        {
+            "kind": each.kind.value,
+            "name": each.name,
+            "reason": each.reason,
+            "by": each.paused_by,
+            "since_seconds": each.lasted.total_seconds(),
+            "until": each.until,
+        }
+        for each in pauses
+    ]
 
 
 def _fleet(session: Session) -> dict[str, Any]:
@@ -103,6 +121,11 @@ def _show(output: Output, found: dict[str, Any]) -> None:
         output.say("there are more rows than were looked at: the counts by type stand for so many or more")
     for each in found["blocked"]:
         output.line(f"blocked: the key {each['key']} behind {each['event_id']} ({each['error']})")
+    for each in found["paused"]:
+        why = f": {each['reason']}" if each["reason"] else ""
+        output.line(
+            f"paused: the {each['kind']} {each['name']} for {span(each['since_seconds'])}, by {each['by']}{why}"
+        )
     if found["instances"] is not None:
         output.line()
         output.table(("instance", "host", "pid", "partitions", "silent"), map(_member, found["instances"]))
