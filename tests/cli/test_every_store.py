@@ -88,6 +88,10 @@ def _operated(launcher: Launcher, journal: Path, shop: tuple[str, ...], place: t
     launcher("run", "shop:aio", "--drain")
     assert journal.read_text().split()[-1] == "4"
 
+    assert launcher("pause", "send_receipt", *place, "--reason", "mail is down").code == 0
+    assert [each["reason"] for each in launcher.good("status", *place)["paused"]] == ["mail is down"]
+    assert launcher("resume", "send_receipt", *place).code == 0
+
     found = launcher.good("doctor", *shop)
     assert found["failures"] == 0
     assert {each["code"] for each in found["findings"]} >= {"AC100", "AC101", "AC107", "AC111", "AC121"}
