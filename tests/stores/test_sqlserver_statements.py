@@ -77,7 +77,7 @@ KINDS = {
     "pending": [exp.Select],
     "has_table": [exp.Select],
     "objects": [exp.Declare, exp.Union],
-    "pause": [exp.Declare, exp.Delete, exp.Insert],
+    "pause": [exp.Declare, exp.Update, exp.Insert],
     "pauses": [exp.Declare, exp.Select],
     "resume": [exp.Delete],
     "forget_pauses": [exp.Delete],
@@ -319,7 +319,7 @@ def test_a_replay_returns_positions(loaded: Statements) -> None:
 @pytest.mark.parametrize("name", [name for name, kinds in KINDS.items() if exp.Update in kinds and name != "claim"])
 def test_only_what_is_asked_for_returns_rows(name: str, loaded: Statements) -> None:
     counted = {"mark_suspect", "replay", "replay_done", "cancel", "discard", "set_setting", "claim_mark", "pass_over"}
-    counted |= {"hasten"}
+    counted |= {"hasten", "pause"}
     counted |= {name for name in KINDS if name.startswith(("fleet_", "duty_"))}
     assert (last(loaded[name]).args.get("returning") is None) == (name in counted)
 

@@ -68,7 +68,7 @@ DIALECT: Final = Dialect(
     },
     # A marker has one type for the driver to find out, whether its value is NULL or not.
     variables={
-        **dict.fromkeys(("now", "floor_at"), "datetime2(6)"),
+        **dict.fromkeys(("now", "floor_at", "paused_until"), "datetime2(6)"),
         **dict.fromkeys(
             ("delay", "lock_timeout", "skip_recent", "older_than", "silent_for", "lasts", "within"), "bigint"
         ),
@@ -83,6 +83,8 @@ DIALECT: Final = Dialect(
         "name": "nvarchar(510)",
         "qualified": "nvarchar(256)",
         "kind": "nvarchar(32)",
+        "reason": "nvarchar(max)",
+        "paused_by": "nvarchar(256)",
         "value": "nvarchar(255)",
     },
     times=TIMES,
