@@ -65,6 +65,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> CollectorRegistry:
             await outbox.write("Good", "{}", key="k")  # which waits behind the dead one
         await seen.reach(2)
         await world.until("SELECT count(*) = 2 FROM outbox_event WHERE status IN (1, 3)")
+        await outbox.pause(event_type="Other")
         outbox._engine.collector.call()
         await until(lambda: value(registry, "outbox_dead") == 1)
         exporter = outbox._engine.meter._exporter

@@ -159,8 +159,10 @@ def test_the_figures_are_those_of_the_table(world: World) -> None:
             await outbox.write("Bad", "{}", key="b")
             await outbox.write("Good", "{}", key="b")
         await outbox.drain()
+        await outbox.pause(handler="Bad")
         await (await collector(outbox, told, clock)).work()
         (table,) = told.tables
+        assert [pause.name for pause in table.paused] == ["Bad"]
         assert (table.backlog.new, table.backlog.dead, table.done, table.blocked_keys) == (1, 1, 1, 1)
         assert (table.partitions.total, table.partitions.maximum) == (1, 1)
         counts = [(each.event_type, each.new + each.retry, each.dead) for each in table.summary.types]

@@ -6,7 +6,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from aftercommit import Delivered, Fixed, InvalidOption, MissingDriver, PartitionStats, PrometheusMetrics, TableState
 from aftercommit.events.claims import Backlog
+from aftercommit.events.pauses import Pause, PauseKind
 from aftercommit.events.records import Summary, TypeSummary
 from aftercommit.observers import prometheus
 from aftercommit.observers.catalogue import OTHER, OWN, TABLE
@@ -117,6 +119,19 @@ def test_types_of_the_table_beyond_the_limit_are_added_up_and_gone_ones_are_forg
     assert value(registry, "outbox_type_oldest_pending_seconds") is None
 
 
+def test_a_pause_is_exported_with_the_time_that_it_has_lasted_and_forgotten_when_it_ends(
+    registry: CollectorRegistry,
+) -> None:
+    metrics = PrometheusMetrics(registry).for_store("here")
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    pause = Pause(PauseKind.HANDLER, "charge", "a reason", "me", since, None, timedelta(hours=7), None)
+    metrics.collected(replace(table(), paused=(pause,)))
+    ((labels, lasted),) = samples(registry)["outbox_paused_seconds"]
+    assert (labels["kind"], labels["name"], lasted) == ("handler", "charge", 7 * 3600)
+    metrics.collected(table())
+    assert value(registry, "outbox_paused_seconds") is None
+
+
 def table(*types: TypeSummary) -> TableState:
     return TableState(Backlog(0, 0, 0, 0, timedelta(0)), 0, PartitionStats({}), Summary(types))
 
@@ -178,7 +193,8 @@ from aftercommit import PrometheusMetrics, TableState
 from aftercommit.events.claims import Backlog
 from aftercommit.events.order import PartitionStats
 from aftercommit.events.records import Summary
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 def table(new):
     return TableState(Backlog(new, 0, 0, 0, timedelta(0)), 0, PartitionStats({}), Summary(()))
 metrics = PrometheusMetrics().for_store("here")

@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 from aftercommit.events.claims import Backlog, Claimed, asked_at
 from aftercommit.events.order import ClusterStats, PartitionStats
 from aftercommit.events.outcome import DISCARDED, FELL_BACK, Dead, Defer, Done, Outcome, Release, Retry
+from aftercommit.events.pauses import Pause
 from aftercommit.events.records import Summary
 
 #: How a delivery ended, for the label of a metric. `defer`: not now, uncounted; `unroutable`: nobody here has a handler
@@ -53,6 +54,8 @@ class TableState:
     blocked_keys: int = 0
     #: The instances of an ordered fleet; None where every process looks after all partitions.
     cluster: ClusterStats | None = None
+    #: Handlers and event types that are paused.
+    paused: tuple[Pause, ...] = ()
 
 
 def delivered(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
 from aftercommit.events.measures import ANY_HANDLER, TableState
+from aftercommit.events.pauses import PauseKind
 from aftercommit.events.records import Summary
 
 #: How many distinct event types, and how many handlers, get series of their own. A program has tens; a type that is
@@ -74,6 +75,7 @@ TABLE: Final = (
     Series("outbox_partitions", "gauge", ("state",), "partitions of an ordered fleet: owned, unowned"),
     Series("outbox_instances", "gauge", (), "living instances of an ordered fleet"),
     Series("outbox_instance_partitions_max", "gauge", (), "partitions of the instance that has the most"),
+    Series("outbox_paused_seconds", "gauge", ("kind", "name"), "how long a handler or a type has been paused by now"),
     Series("outbox_collected_timestamp_seconds", "gauge", (), "when the table was last looked at"),
 )
 
@@ -98,6 +100,9 @@ def readings(table: TableState, types: Names, handlers: Names) -> Iterator[Readi
     yield Reading("outbox_oldest_pending_seconds", (), backlog.oldest_due.total_seconds())
     yield Reading("outbox_blocked_keys", (), table.blocked_keys)
     yield Reading("outbox_partition_pending_max", (), table.partitions.maximum)
+    for pause in table.paused:
+        name = (handlers if pause.kind is PauseKind.HANDLER else types)(pause.name)
+        yield Reading("outbox_paused_seconds", (pause.kind.value, name), pause.lasted.total_seconds())
     if cluster is not None:
         yield Reading("outbox_partitions", ("owned",), cluster.total_partitions - cluster.unassigned_partitions)
         yield Reading("outbox_partitions", ("unowned",), cluster.unassigned_partitions)

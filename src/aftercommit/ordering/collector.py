@@ -74,6 +74,7 @@ class Collector(Repeating):
     async def _look(self) -> TableState:
         records = self._store.records
         pending = await records.pending()
+        pauses = self._store.pauses
         blocks = self._config.ordered and rule_of(self._config).blocks
         return TableState(
             backlog=await records.backlog(),
@@ -82,6 +83,7 @@ class Collector(Repeating):
             partitions=PartitionStats({number: pending.get(number, 0) for number in ALL_PARTITIONS}),
             blocked_keys=len(await records.blocked(BLOCKED_AT_MOST)) if blocks else 0,
             cluster=await self._cluster(),
+            paused=() if pauses is None else tuple(await pauses.all()),
         )
 
     async def _cluster(self) -> ClusterStats | None:
