@@ -17,7 +17,8 @@ import pytest
 from aftercommit.errors import SchemaMismatch
 from aftercommit.ports import Colour, Tx
 from aftercommit.runtime.threads import run
-from aftercommit.stores.sql.statements import Dialect, Statements, TableNames
+from aftercommit.stores.sql.dialect import Dialect
+from aftercommit.stores.sql.statements import Statements, TableNames
 from aftercommit.stores.sql.store import SqlStore
 from aftercommit.stores.sqlite.executor import SqliteExecutor
 from aftercommit.stores.sqlite.target import DIALECT

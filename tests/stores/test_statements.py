@@ -17,8 +17,9 @@ from aftercommit.stores.mysql.dialect import DIALECT as MYSQL
 from aftercommit.stores.postgres.dialect import PSYCOPG
 from aftercommit.stores.sql import statements
 from aftercommit.stores.sql.changes import ByStatement
+from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.runs import RunsByStatement
-from aftercommit.stores.sql.statements import Dialect, Statement, Statements, TableNames
+from aftercommit.stores.sql.statements import Statement, Statements, TableNames
 from aftercommit.stores.sqlite.target import DIALECT
 from aftercommit.stores.sqlserver.dialect import DIALECT as SQLSERVER
 

@@ -12,7 +12,8 @@ from sqlglot import exp
 
 from aftercommit.stores.mysql.dialect import DIALECT as MYSQL
 from aftercommit.stores.postgres.dialect import PSYCOPG as POSTGRES
-from aftercommit.stores.sql.statements import Dialect, Statements, TableNames
+from aftercommit.stores.sql.dialect import Dialect
+from aftercommit.stores.sql.statements import Statements, TableNames
 from aftercommit.stores.sqlite.target import DIALECT as SQLITE
 from aftercommit.stores.sqlserver.dialect import DIALECT as SQLSERVER
 

@@ -20,8 +20,8 @@ from django.db.transaction import atomic
 from aftercommit.errors import InvalidOption, MissingDriver, UnknownStore
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour, Tx
+from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.execution import Executor, Fault
-from aftercommit.stores.sql.statements import Dialect
 
 
 class Vendor(NamedTuple):

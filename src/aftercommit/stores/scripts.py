@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from aftercommit.errors import InvalidOption, UnknownStore
 from aftercommit.events.order import Order
-from aftercommit.stores.sql.statements import Dialect, TableNames, statements_of
+from aftercommit.stores.sql.dialect import Dialect
+from aftercommit.stores.sql.statements import TableNames, statements_of
 from aftercommit.stores.sql.steps import Step, script_of, steps_between
 
 

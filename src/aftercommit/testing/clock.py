@@ -9,7 +9,8 @@ from functools import partial
 from typing import Final
 
 from aftercommit.errors import UnknownStore
-from aftercommit.stores.sql.statements import Dialect, Migration, Statement, Statements, TableNames
+from aftercommit.stores.sql.dialect import Dialect
+from aftercommit.stores.sql.statements import Migration, Statement, Statements, TableNames
 
 #: Stands for the clock in statements, until one of them is run.
 _MARK: Final = "aftercommit_now_of_the_test"

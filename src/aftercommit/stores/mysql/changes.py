@@ -7,7 +7,6 @@ from typing import Final
 
 from aftercommit.ports import Tx
 from aftercommit.stores.sql.changes import ByLocking
-from aftercommit.stores.sql.rows import as_group
 
 #: How rows are found before they are deleted.
 _LOOKS: Final = {"purge": "purgeable", "purge_aged": "purgeable_aged"}
@@ -23,7 +22,7 @@ class MysqlChanges(ByLocking):
             found = await tx.fetch(look.sql, look.values(values))
             if not found:
                 return 0
-            positions = as_group([row[0] for row in found])
+            positions = self._list([row[0] for row in found])
             deleted = await tx.execute(delete.sql, delete.values({**values, "positions": positions}))
             await self._failures.forget(tx, [(row[1], row[2]) for row in found])
             return deleted

@@ -6,8 +6,8 @@ from typing import Final
 
 from aftercommit.stores.mysql.changes import MysqlChanges
 from aftercommit.stores.mysql.diagnosis import MysqlDiagnosis
+from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.runs import PagedRuns
-from aftercommit.stores.sql.statements import Dialect
 
 #: Text that compares byte by byte, blanks at the end too. Each server reads the name that it knows.
 _BYTEWISE: Final = "CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */"

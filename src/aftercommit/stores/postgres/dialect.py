@@ -10,8 +10,8 @@ from typing import Any, Final
 from aftercommit.events.columns import PARAMETERS, Kind
 from aftercommit.stores.postgres.diagnosis import PostgresDiagnosis
 from aftercommit.stores.sql.changes import ByStatement
+from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.runs import RunsByStatement
-from aftercommit.stores.sql.statements import Dialect
 from aftercommit.stores.sql.words import FILTERED
 
 

@@ -13,7 +13,7 @@ from aftercommit.ports import Colour
 from aftercommit.stores.postgres.dialect import ASYNCPG, PSYCOPG
 from aftercommit.stores.postgres.executor import PostgresExecutor
 from aftercommit.stores.postgres.wakeups import PostgresWakeups
-from aftercommit.stores.sql.statements import Dialect
+from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.store import SqlStore
 
 

@@ -3,7 +3,7 @@ else by locking rows and changing what was seen, in one transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
@@ -14,10 +14,11 @@ from aftercommit.events.claims import ClaimRequest, RowKey, Settlement
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.outcome import DONE, Dead, Defer, Done, Release, Retry
 from aftercommit.ports import Tx
+from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.failures import Failures, notes_of
 from aftercommit.stores.sql.rows import AVAILABLE_AT, POSITION, HeldRow, as_group, to_micros
-from aftercommit.stores.sql.statements import Dialect, Statement, Statements
+from aftercommit.stores.sql.statements import Statement, Statements
 
 #: Outcomes of one kind, by the statement that writes them.
 Groups = Mapping[Statement, list[HeldRow]]
@@ -66,13 +67,13 @@ class ByStatement:
         groups, failed, ended = self._grouped(settlements)
         if len(groups) == 1 and not failed and not ended:  # nearly always: all are done
             ((statement, rows),) = groups.items()
-            changed = await self._executor.fetch(statement.sql, self._bound(statement, rows))
+            changed = await self._executor.fetch(*self._said(statement, rows))
             return () if len(changed) == len(rows) else _missing(rows, changed)
 
         async def work(tx: Tx) -> set[RowKey]:
             refused: set[RowKey] = set()
             for statement, rows in groups.items():
-                refused |= _missing(rows, await tx.fetch(statement.sql, self._bound(statement, rows)))
+                refused |= _missing(rows, await tx.fetch(*self._said(statement, rows)))
             await self._record(tx, failed, ended, refused)
             return refused
 
@@ -96,13 +97,17 @@ class ByStatement:
 
         return await self._executor.transact(work)
 
-    def _bound(self, statement: Statement, rows: Sequence[HeldRow], **values: object) -> Sequence[object]:
-        return statement.values(values | self._dialect.group(rows, statement.names))
+    def _said(self, statement: Statement, rows: Sequence[HeldRow], **values: object) -> tuple[str, Sequence[object]]:
+        """A statement about a group, with its parameters."""
+        return statement.sql, statement.values(values | self._dialect.group(rows, statement.names))
+
+    async def mark_suspect(self, row: HeldRow) -> bool:
+        return bool(await self._executor.execute(*self._said(self._sql["mark_suspect"], [row])))
 
     async def renew(self, rows: Sequence[HeldRow], lock_timeout: int) -> Collection[RowKey]:
         """The rows whose leases still stand. One that somebody has locked is being settled, and needs no renewal."""
         statement = self._sql["renew"]
-        renewed = await self._executor.fetch(statement.sql, self._bound(statement, rows, lock_timeout=lock_timeout))
+        renewed = await self._executor.fetch(*self._said(statement, rows, lock_timeout=lock_timeout))
         return {RowKey(*row) for row in renewed}
 
     async def replay_after(self, values: Mapping[str, object]) -> list[int]:
@@ -171,6 +176,7 @@ class ByLocking(ByStatement):
         self._looks: tuple[int | None, ...] = (
             (EventStatus.NEW.value, EventStatus.RETRY.value) if self._dialect.claims_by_status else (None,)
         )
+        self._list: Callable[[Sequence[object]], object] = as_group
 
     async def claim(self, request: ClaimRequest, values: Mapping[str, object]) -> tuple[list[Any], float | None]:
         async def work(tx: Tx) -> tuple[list[Any], float | None]:
@@ -182,7 +188,7 @@ class ByLocking(ByStatement):
                 rows.sort(key=_due)
                 del rows[request.limit :]
             if rows:
-                mark, positions = self._sql["claim_mark"], as_group([row[POSITION] for row in rows])
+                mark, positions = self._sql["claim_mark"], self._list([row[POSITION] for row in rows])
                 await tx.execute(mark.sql, mark.values({**values, "positions": positions}))
             if len(rows) >= request.limit:
                 return rows, None
@@ -203,21 +209,28 @@ class ByLocking(ByStatement):
             if failed or ended:
                 await self._record(tx, failed, ended, ())
 
-        async def row_by_row(tx: Tx) -> set[RowKey]:
+        try:
+            await self._executor.transact(in_groups)
+        except _Refused:
+            return await self._row_by_row(groups, failed, ended)
+        return ()
+
+    async def _row_by_row(
+        self, groups: Groups, failed: Sequence[Settlement], ended: Sequence[RowKey]
+    ) -> Collection[RowKey]:
+        """The rows that the fence refused."""
+
+        async def work(tx: Tx) -> set[RowKey]:
             refused = {
                 RowKey(row[0], row[1])
                 for statement, rows in groups.items()
                 for row in rows
-                if not await tx.execute(statement.sql, (as_group([row]),))
+                if not await tx.execute(*self._said(statement, [row]))
             }
             await self._record(tx, failed, ended, refused)
             return refused
 
-        try:
-            await self._executor.transact(in_groups)
-        except _Refused:
-            return await self._executor.transact(row_by_row)
-        return ()
+        return await self._executor.transact(work)
 
     async def renew(self, rows: Sequence[HeldRow], lock_timeout: int) -> Collection[RowKey]:
         held = sorted(rows, key=_key)
@@ -237,7 +250,7 @@ class ByLocking(ByStatement):
             look, replay = self._sql["replayable"], self._sql["replay_positions"]
             positions = [row[0] for row in await tx.fetch(look.sql, look.values(values))]
             if positions:
-                await tx.execute(replay.sql, replay.bind(positions=as_group(positions)))
+                await tx.execute(replay.sql, replay.bind(positions=self._list(positions)))
             return positions
 
         return await self._executor.transact(work)

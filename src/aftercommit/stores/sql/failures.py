@@ -9,7 +9,9 @@ from aftercommit.events.claims import RowKey, Settlement
 from aftercommit.events.outcome import Dead, FailureNote, Retry
 from aftercommit.events.records import KEPT_FAILURES
 from aftercommit.ports import Tx
-from aftercommit.stores.sql.statements import Dialect, Statements
+from aftercommit.stores.sql.dialect import Dialect
+from aftercommit.stores.sql.rows import HeldRow
+from aftercommit.stores.sql.statements import Statements
 
 
 def notes_of(settlement: Settlement) -> tuple[FailureNote, ...]:
@@ -57,5 +59,6 @@ class Failures:
         """Of rows that are no more."""
         if rows:
             statement = self._sql["forget_failures"]
-            group = self._dialect.group([(*row, "", 0, None, None, 0, None) for row in rows], statement.names)
-            await tx.execute(statement.sql, statement.values(group))
+            gone: list[HeldRow] = [(*row, "", 0, None, None, 0, None) for row in rows]
+            for group in [[each] for each in gone] if self._dialect.is_row_by_row else [gone]:
+                await tx.execute(statement.sql, statement.values(self._dialect.group(group, statement.names)))

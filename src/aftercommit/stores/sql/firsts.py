@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from aftercommit.events.claims import NewEvent
 from aftercommit.events.order import OrderKey
 from aftercommit.ports import Tx
+from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.runs import asked_values
-from aftercommit.stores.sql.statements import Dialect, Statements
+from aftercommit.stores.sql.statements import Statements
 
 
 class Firsts:

@@ -15,9 +15,10 @@ from aftercommit.events.records import EventFilter, EventRecord, Failure, Summar
 from aftercommit.events.redact import storable
 from aftercommit.ports import Tx
 from aftercommit.stores.sql.changes import ByStatement
+from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.rows import record_of, summary_of, to_micros
-from aftercommit.stores.sql.statements import Dialect, Statements
+from aftercommit.stores.sql.statements import Statements
 
 #: More rows than a table has.
 _ALL: Final = 2**62

@@ -10,9 +10,10 @@ from typing import Any, Final, NamedTuple
 
 from aftercommit.events.order import Head, HeadsRequest, HeadState, KeyClaimRequest, KeyRule, OrderKey
 from aftercommit.ports import Tx
+from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.rows import POSITION, as_group
-from aftercommit.stores.sql.statements import Dialect, Statement, Statements
+from aftercommit.stores.sql.statements import Statement, Statements
 
 #: How many rows of a key are looked at where rows that are not due are passed over.
 REACH: Final = 1000

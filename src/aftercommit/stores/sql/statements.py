@@ -7,24 +7,17 @@ braces stand for what every database says in its own way: `{now}`, `{free}`, `{n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from aftercommit.errors import InvalidOption
 from aftercommit.events.columns import CLAIMED, COLUMNS, GIVEN, WRITTEN, Column, Kind
-from aftercommit.stores.sql.rows import HELD_COLUMNS, IN_UTC, HeldRow, Times, as_group
+from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.words import WORDS
-
-if TYPE_CHECKING:
-    from aftercommit.stores.sql.changes import ByStatement
-    from aftercommit.stores.sql.diagnosis import SqlDiagnosis
-    from aftercommit.stores.sql.execution import Executor
-    from aftercommit.stores.sql.runs import RunsByStatement
 
 _SHARED: Final = "aftercommit.stores.sql"
 
@@ -42,6 +35,9 @@ _PARAMETER = re.compile(r"(?<![:\w]):(?P<name>[a-z_]+)\b(?=(?P<cast>::)?)")
 
 #: What only some outcomes have. A statement that names none of it needs only the key and the lease of held rows.
 _OF_OUTCOMES: Final = re.compile(r"\bheld\.(delay|error|counted|done)\b")
+
+#: A column of a held row.
+_OF_HELD: Final = re.compile(r"\bheld\.(?P<column>\w+)")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,64 +58,6 @@ class Statement:
 
     def bind(self, **values: object) -> Sequence[object]:
         return self.values(values)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Dialect:
-    """What differs between databases where a whole statement does not."""
-
-    #: As people write it.
-    name: str
-    #: The package that has `sql/` and `migrations/`.
-    package: str
-    #: The clock in the type of the time columns, read when the statement runs.
-    now: str
-    #: How the n-th parameter is written.
-    marker: Callable[[int], str]
-    #: How it changes rows, and how it looks for keys and takes their runs.
-    changes: Callable[[Executor, Statements, Dialect, Statement], ByStatement]
-    runs: Callable[[Executor, Statements, Dialect], RunsByStatement]
-    #: Its own words. `held` is a group of rows as a table of (event_id, handler_id, owner, epoch, delay, error,
-    #: counted, done); `held_keys` has only the first four of them, if there is something to gain from it.
-    words: Mapping[str, str]
-    #: How it is examined, where there is something to examine.
-    diagnosis: Callable[..., SqlDiagnosis] | None = None
-    #: Around the markers of these parameters, instead of `$`, where a bare one does not say enough.
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    #: The types of what becomes a variable when it is said more than once, where a marker stands for one place only.
-    variables: Mapping[str, str] = field(default_factory=dict)
-    #: The values of time columns, in and out.
-    times: Times = IN_UTC
-    quotes: tuple[str, str] = ('"', '"')
-    #: Whether the claim looks for new rows and for retries apart, because one index cannot serve both in order.
-    claims_by_status: bool = False
-    #: How a column of values is bound as an array, where there are arrays. Else groups travel as one JSON text.
-    array: Callable[[Sequence[Any]], object] | None = None
-    #: Asks a connection how its database is called, for a message.
-    name_sql: str = ""
-    #: Whether a statement that fails takes the whole transaction with it.
-    fails_whole: bool = False
-    #: Whether an open transaction keeps everybody else from writing.
-    has_one_writer: bool = False
-    #: What SQLAlchemy calls such databases, its family first; nothing where rows are not written through it.
-    sqlalchemy: tuple[str, ...] = ()
-    #: A level that has transactions, as SQLAlchemy calls it.
-    isolation_level: str = "READ COMMITTED"
-    #: Those that a transaction of the user's can be begun in.
-    isolations: tuple[str, ...] = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
-    #: An instant as a literal in the type of `now`, for tests, where time stands still; None where nobody has tried.
-    instant: Callable[[datetime], str] | None = None
-
-    def group(self, rows: Sequence[HeldRow], names: Collection[str] = HELD_COLUMNS) -> dict[str, object]:
-        """Held rows as parameters of a statement; as columns, those that it names."""
-        if self.array is None:
-            return {"held": as_group(rows)}
-        columns = zip(HELD_COLUMNS, zip(*rows, strict=True), strict=True)
-        return {name: self.array(column) for name, column in columns if name in names}
-
-    def list(self, values: Sequence[object]) -> object:
-        """Many values of one kind as one parameter."""
-        return as_group(values) if self.array is None else self.array(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +132,13 @@ class Statements(dict[str, Statement]):
             "written": ", ".join(column.name for column in WRITTEN),
             **dialect.words,
         }
-        texts = {**_texts(_SHARED, "sql"), **_texts(dialect.package, "sql")}
-        super().__init__({name: self._load(text) for name, text in texts.items()})
+        texts = {**_texts(_SHARED, "sql"), **self._own_texts("sql")}
+        super().__init__({name: self._load(text) for name, text in texts.items() if text})
+
+    def _own_texts(self, folder: str) -> dict[str, str]:
+        """Those of the dialect, over those of the one that it is based on."""
+        base, package = self._dialect.base, self._dialect.package
+        return {**(_texts(base, folder) if base else {}), **_texts(package, folder)}
 
     def migrations(self) -> list[Migration]:
         """All there are, in order."""
@@ -208,7 +151,7 @@ class Statements(dict[str, Statement]):
     def _steps(self, folder: str) -> list[Migration]:
         return [
             Migration(int(name[:4]), list(_split(self._expand(text))), name.endswith(".online"))
-            for name, text in sorted(_texts(self._dialect.package, folder).items())
+            for name, text in sorted(self._own_texts(folder).items())
         ]
 
     def word(self, name: str) -> str:
@@ -217,6 +160,8 @@ class Statements(dict[str, Statement]):
 
     def _load(self, text: str) -> Statement:
         text = self._with_variables(self._expand(text).strip())
+        if self._dialect.is_row_by_row:
+            text = _OF_HELD.sub(r":\g<column>", text)
         names: list[str] = []
 
         def mark(match: re.Match[str]) -> str:
@@ -289,7 +234,8 @@ def _values(source: str) -> str:
 @cache
 def _texts(package: str, folder: str) -> dict[str, str]:
     """What the files of a folder say, by their names, without comments."""
-    found = (file for file in files(package).joinpath(folder).iterdir() if file.name.endswith(".sql"))
+    place = files(package).joinpath(folder)
+    found = (file for file in (place.iterdir() if place.is_dir() else ()) if file.name.endswith(".sql"))
     return {file.name[:-4]: _COMMENT.sub("", file.read_text()).strip() for file in found}
 
 

@@ -23,6 +23,7 @@ from aftercommit.ports import (
     Tx,
     Wakeups,
 )
+from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.execution import Executor, Fault, explained
 from aftercommit.stores.sql.firsts import Firsts
 from aftercommit.stores.sql.membership import SqlMembership
@@ -41,7 +42,7 @@ from aftercommit.stores.sql.rows import (
 )
 from aftercommit.stores.sql.runs import head_of, run_values
 from aftercommit.stores.sql.schema import Schema
-from aftercommit.stores.sql.statements import Dialect, Statements, TableNames, statements_of
+from aftercommit.stores.sql.statements import Statements, TableNames, statements_of
 from aftercommit.stores.sql.steps import script_of
 from aftercommit.stores.sql.table import OwnTable
 
@@ -50,6 +51,8 @@ T = TypeVar("T")
 _HOW_TO_SERIALIZE: Final = (
     "leave it out: on SQLite writers never overlap; elsewhere lock a row of your own, such as the order, before write()"
 )
+
+_HOW_TO_ORDER: Final = "leave it out, or use PostgreSQL, MySQL, MariaDB, SQLite or Redis for what has to be in order"
 
 
 class SqlStore:
@@ -89,10 +92,12 @@ class SqlStore:
         self.capabilities = Capabilities(
             isolations=dialect.isolations,
             serializes_keys=serialize_keys,
-            keeps_order=True,
+            keeps_order=not dialect.unordered,
             leases_firsts=ordered and (serialize_keys or dialect.has_one_writer),
             wakes_others=self.wakes_others,
         )
+        if ordered and dialect.unordered:
+            raise InvalidOption(f"{dialect.name} cannot keep order: {dialect.unordered}", fix=_HOW_TO_ORDER)
         if serialize_keys and "lock_keys" not in self._sql:
             raise InvalidOption(f"{dialect.name} cannot serialize_keys", fix=_HOW_TO_SERIALIZE)
         done = self._sql["delete" if delete_completed else "done"]
@@ -108,7 +113,9 @@ class SqlStore:
         #: With connections of its own where that can be: a heartbeat must not wait for others to give theirs back.
         self._heartbeats = executor if heartbeats is None else heartbeats
         self.pauses = SqlPauses(executor, self._sql, self._times, self._explained)
-        self.membership: Membership | None = SqlMembership(self._heartbeats, self._sql, self._times, self._explained)
+        self.membership: Membership | None = None
+        if not dialect.unordered:  # only where keys are kept in order they are shared out
+            self.membership = SqlMembership(self._heartbeats, self._sql, self._times, self._explained)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.where})"
@@ -277,9 +284,7 @@ class SqlStore:
         return await self._changes.renew([held_row(lease) for lease in leases], to_micros(lock_timeout))
 
     async def mark_suspect(self, lease: Lease, count: int = 1) -> bool:
-        statement = self._sql["mark_suspect"]
-        values = statement.values(self.dialect.group([held_row(lease, count)], statement.names))
-        return bool(await self.executor.execute(statement.sql, values))
+        return await self._changes.mark_suspect(held_row(lease, count))
 
     async def surviving(self, tx: Tx, keys: Sequence[RowKey]) -> Collection[RowKey]:
         statement = self._sql["surviving"]

@@ -7,9 +7,9 @@ from typing import Final
 
 from aftercommit.stores.sql.changes import ByStatement
 from aftercommit.stores.sql.diagnosis import SqlDiagnosis
+from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.rows import Times
 from aftercommit.stores.sql.runs import ConfirmedRuns
-from aftercommit.stores.sql.statements import Dialect
 from aftercommit.stores.sql.words import WORDS
 
 #: datetime2 has no zone: what is written has to be UTC before, since the driver drops the zone without a word.
