@@ -385,12 +385,6 @@ def test_tc_268_one_partition_more_goes_to_who_owns_the_most() -> None:
     assert {id: target_of(id, {"a": 0, "b": 0, "c": 100}) for id in "abc"} == {"a": 85, "b": 85, "c": 86}
 
 
-@pytest.mark.parametrize(("url", "lack"), [("tidb://host/shop", "SKIP LOCKED"), ("cockroachdb://host/shop", "ctid")])
-def test_tc_238_what_speaks_a_protocol_and_lacks_its_locks_is_refused_with_what_it_lacks(url: str, lack: str) -> None:
-    with pytest.raises(UnknownStore, match=lack):
-        Outbox(url)
-
-
 @pytest.mark.parametrize("url", ["mysql+aurora://host/shop", "oracle://host/shop", "h2://host/shop"])
 def test_tc_240_tc_457_what_no_store_speaks_is_refused_by_name(url: str) -> None:
     with pytest.raises(UnknownStore, match=r"aurora|oracle|h2"):

@@ -79,9 +79,6 @@ def test_an_unknown_scheme_is_told_the_known_ones(schemes: dict[str, Any]) -> No
 @pytest.mark.parametrize(
     ("scheme", "lacks"),
     [
-        ("tidb", "SKIP LOCKED"),
-        ("tidb+pymysql", "JSON_TABLE"),
-        ("TiDB+asyncmy", "AUTO_INCREMENT"),
         ("cockroachdb", "ctid"),
         ("cockroachdb+psycopg", "advisory locks"),
         ("cockroachdb+asyncpg", "LISTEN"),
@@ -107,8 +104,8 @@ def test_an_engine_for_such_a_database_is_refused_as_well() -> None:
 
 
 def test_somebody_elses_store_for_it_is_taken(schemes: dict[str, Any]) -> None:
-    register_store("tidb", lambda *_, **__: "my store")
-    assert open_store("tidb+pymysql://db/app", Colour.BLOCKING) == "my store"
+    register_store("cockroachdb", lambda *_, **__: "my store")
+    assert open_store("cockroachdb+psycopg://db/app", Colour.BLOCKING) == "my store"
 
 
 @pytest.mark.parametrize(
@@ -123,6 +120,20 @@ def test_somebody_elses_store_for_it_is_taken(schemes: dict[str, Any]) -> None:
 def test_mariadb_is_spelled_as_sqlalchemy_spells_it(url: str, colour: Colour) -> None:
     store: Any = open_store(url, colour)
     assert (type(store).__name__, store.colour, store.where) == ("MysqlStore", colour, "MySQL at h:3306/d")
+
+
+@pytest.mark.parametrize(
+    ("url", "colour"),
+    [
+        ("tidb://u@h/d", Colour.BLOCKING),
+        ("tidb://u@h/d", Colour.ASYNC),
+        ("TiDB+pymysql://u@h/d", Colour.BLOCKING),
+        ("tidb+asyncmy://u@h/d", Colour.ASYNC),
+    ],
+)
+def test_tidb_is_told_its_own_statements_on_its_own_port(url: str, colour: Colour) -> None:
+    store: Any = open_store(url, colour)
+    assert (store.dialect.name, store.colour, store.where) == ("TiDB", colour, "TiDB at h:4000/d")
 
 
 @pytest.mark.parametrize("path", ["app.db", "data/app.db", "/var/lib/app.db", "./app.db", "app_2-x.sqlite3"])

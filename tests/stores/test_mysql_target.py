@@ -157,7 +157,6 @@ def test_a_missing_driver_is_told_with_what_to_install(
         ("8.0.16", False),
         ("5.7.44-log", False),
         ("5.5.5-10.5.9-MariaDB", False),
-        ("8.0.11-TiDB-v7.5.0", False),
     ],
 )
 def test_an_old_server_is_refused(text: str, is_taken: bool) -> None:

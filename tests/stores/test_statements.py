@@ -197,7 +197,7 @@ def test_every_statement_prepares(name: str, loaded: Statements, database: sqlit
 
 def test_every_statement_is_used() -> None:
     """What nobody runs is deleted on the way."""
-    source = "".join(path.read_text() for path in Path(statements.__file__).parent.rglob("*.py"))
+    source = "".join(path.read_text() for path in Path(statements.__file__).parents[1].rglob("*.py"))
     for name in FILES:
         assert f'"{name.removesuffix(".sql")}"' in source, name
 

@@ -64,6 +64,7 @@ _by_scheme: Final[dict[str, OpenStore]] = {
     "postgres": _later(_postgres, "postgres_from_url"),
     "mysql": _later(_mysql, "mysql_from_url"),
     "mariadb": _later(_mysql, "mysql_from_url"),
+    "tidb": _later(_mysql, "mysql_from_url"),
     "mssql": _later(_sqlserver, "sqlserver_from_url"),
     "sqlserver": _later(_sqlserver, "sqlserver_from_url"),
     "redis": _later(_redis, "redis_from_url"),
@@ -88,6 +89,7 @@ _by_dialect: Final[Mapping[str, OpenStore]] = {
     "postgresql": _later(_postgres, "postgres_from_engine"),
     "mysql": _later(_mysql, "mysql_from_engine"),
     "mariadb": _later(_mysql, "mysql_from_engine"),
+    "tidb": _later(_mysql, "mysql_from_engine"),
     "mssql": _later(_sqlserver, "sqlserver_from_engine"),
 }
 
@@ -98,11 +100,6 @@ _REFUSED: Final[Mapping[str, tuple[str, str]]] = {
         "CockroachDB has no ctid, by which rows are claimed and purged, its advisory locks lock nothing, and it has "
         "neither LISTEN nor NOTIFY",
         "use PostgreSQL for the database that the events are written in",
-    ),
-    "tidb": (
-        "TiDB takes no locks for SKIP LOCKED, has no JSON_TABLE, by which outcomes are written, and its AUTO_INCREMENT "
-        "grows in order on each server only",
-        "use MySQL or MariaDB for the database that the events are written in",
     ),
 }
 

@@ -69,8 +69,14 @@ def _dialect_of(database: str) -> Dialect:
             from aftercommit.stores.mysql.dialect import DIALECT as MYSQL
 
             return MYSQL
+        case "tidb":
+            from aftercommit.stores.tidb.dialect import DIALECT as TIDB
+
+            return TIDB
         case "sqlserver" | "sql server" | "mssql":
             from aftercommit.stores.sqlserver.dialect import DIALECT as SQLSERVER
 
             return SQLSERVER
-    raise UnknownStore(f"unsupported database: {database!r}", fix="use sqlite, postgresql, mysql, mariadb or sqlserver")
+    raise UnknownStore(
+        f"unsupported database: {database!r}", fix="use sqlite, postgresql, mysql, mariadb, tidb or sqlserver"
+    )

@@ -105,8 +105,8 @@ def over_address(address: Address) -> MysqlExecutor:
             ssl=address.tls(),
         )
 
-    return pool.over_connections(AsyncmyLink, connect, address.pool_size)
+    return pool.over_connections(AsyncmyLink, connect, address.pool_size, product=address.product)
 
 
-def over_engine(engine: Any) -> MysqlExecutor:
-    return pool.over_engine(AsyncmyLink, engine)
+def over_engine(engine: Any, *, product: str = "MySQL") -> MysqlExecutor:
+    return pool.over_engine(AsyncmyLink, engine, product=product)

@@ -38,6 +38,7 @@ DIALECT: Final = Dialect(
         "until": "TIMESTAMPDIFF(MICROSECOND, {now}, $)",
         "table_by": "{table} FORCE INDEX ({index:$})",
         "new_id": "UUID()",
+        "one_counter": "",
         "change_by": "{table} FORCE INDEX ({index:$})",
     },
     # Bytes travel as hexadecimal text, which no SQL mode and no character set of the caller's connection can change.

@@ -25,6 +25,9 @@ _READ_COMMITTED: Final = f"{_ISOLATION}READ COMMITTED"
 
 _BEGIN: Final = "START TRANSACTION"
 
+#: Our own. TiDB, which alone reads the comment, may be set to look for conflicts only when a transaction commits.
+_BEGIN_OWN: Final = "BEGIN /*T! PESSIMISTIC */"
+
 
 class MysqlExecutor(LinkExecutor):
     """Runs statements in either colour: its links give it."""
@@ -58,7 +61,7 @@ class MysqlLink:
     async def transact(self, work: Callable[[Tx], Coroutine[Any, Any, T]], give: Give, *, writes: bool) -> T:
         """The loser of a deadlock is rolled back whole, and all of it is done again. Reads need no transaction, and a
         single statement is one by itself."""
-        opening = (_READ_COMMITTED, _BEGIN) if writes else (_READ_COMMITTED,)
+        opening = (_READ_COMMITTED, _BEGIN_OWN) if writes else (_READ_COMMITTED,)
         try:
             return await retrying(lambda: self._once(work, opening), self._fault_of)
         finally:

@@ -11,7 +11,8 @@ _CODES: Final[dict[Fault, tuple[int, ...]]] = {
     # Null, duplicate, cut, out of range, no such text or time, a broken check, no JSON, a statement that is too long.
     Fault.ROW: (1048, 1062, 1153, 1264, 1265, 1292, 1300, 1366, 1406, 1411, 1441, 1690, 3140, 3141, 3819, 4025, 4038),
     # A deadlock, and a row that changed since the snapshot was taken (MariaDB's innodb_snapshot_isolation).
-    Fault.CONFLICT: (1020, 1213),
+    # And TiDB's: another wrote first, the commit may be repeated, the table was changed meanwhile.
+    Fault.CONFLICT: (1020, 1213, 8002, 8022, 8028, 9007),
     # A lock wait that was too long, a statement that took too long.
     Fault.BUSY: (1205, 1969, 3024, 3572),
     Fault.MISSING_TABLE: (1146,),
@@ -24,6 +25,7 @@ _CODES: Final[dict[Fault, tuple[int, ...]]] = {
         *(1040, 1203, 1226),
         *(1049, 1053, 1077, 1079, 1080, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 3169, 4031),
         *(2002, 2003, 2005, 2006, 2013, 2014, 2026, 2027, 2055),
+        *(8027, 9001, 9002, 9003, 9004, 9005),  # TiDB does not reach what lies behind it
     ),
 }
 

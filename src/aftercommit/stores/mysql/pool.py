@@ -15,8 +15,9 @@ from aftercommit.stores.sql.engines import EnginePool
 
 _FIX: Final = "keep transactions short, or raise pool_size in the URL"
 
-#: SKIP LOCKED, JSON_TABLE, and a collation that compares bytes.
+#: SKIP LOCKED, JSON_TABLE, and a collation that compares bytes; for TiDB the collation alone.
 _OLDEST: Final = {"MySQL": (8, 0, 17), "MariaDB": (10, 6, 0)}
+_OLDEST_TIDB: Final = (7, 5, 0)
 
 #: How long a statement waits for a row lock before it gives up, in seconds. The server's default is 50.
 LOCK_WAIT: Final = 5
@@ -29,15 +30,19 @@ STANDSTILL: Final = 10
 # MariaDB before 11 puts 5.5.5- before its own number.
 _MARIADB: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)-MariaDB", re.IGNORECASE)
 _MYSQL: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+# The MySQL that it takes after stands before it.
+_TIDB: Final = re.compile(r"-TiDB-v(\d+)\.(\d+)\.(\d+)", re.IGNORECASE)
 
 
-def over_connections(kind: type[DriverLink], connect: Callable[[], Awaitable[Any]], pool_size: int) -> MysqlExecutor:
+def over_connections(
+    kind: type[DriverLink], connect: Callable[[], Awaitable[Any]], pool_size: int, *, product: str = "MySQL"
+) -> MysqlExecutor:
     """Over connections that `connect` opens, for the store and for users apart. All that the user has asked for are
     kept."""
 
     def pool(*, is_users: bool) -> Pool[MysqlLink]:
         async def connected() -> DriverLink:
-            return await _set_up(kind(await connect()), is_users=is_users)
+            return await _set_up(kind(await connect()), product, is_users=is_users)
 
         return Pool(
             lambda: MysqlLink(connected, kind.error),
@@ -50,9 +55,9 @@ def over_connections(kind: type[DriverLink], connect: Callable[[], Awaitable[Any
     return MysqlExecutor(kind, pool(is_users=False), pool(is_users=True))
 
 
-async def _set_up(link: DriverLink, *, is_users: bool) -> DriverLink:
+async def _set_up(link: DriverLink, product: str, *, is_users: bool) -> DriverLink:
     try:
-        check_version(link.raw.get_server_info())
+        check_version(link.raw.get_server_info(), product)
         if not link.is_autocommit:
             await link.run("SET AUTOCOMMIT = 1")
         for sql in session_settings(is_users=is_users):
@@ -63,15 +68,30 @@ async def _set_up(link: DriverLink, *, is_users: bool) -> DriverLink:
     return link
 
 
-def check_version(text: str) -> None:
-    """`text` is what the server says of itself. One that names no number is let be."""
+def is_tidb(text: str) -> bool:
+    """By what the server says of itself."""
+    return _TIDB.search(text) is not None
+
+
+def check_version(text: str, product: str = "MySQL") -> None:
+    """`text` is what the server says of itself. One that names no number is let be. What is said to TiDB is understood
+    by the others too, and not the other way round."""
+    if (tidb := _TIDB.search(text)) is not None:
+        if product != "TiDB":
+            raise SchemaMismatch(
+                f"the server is TiDB ({text}), which lacks what is done with MySQL",
+                fix='Outbox("tidb://…"), also where sessions of an engine for MySQL write',
+            )
+        if tuple(map(int, tidb.groups())) < _OLDEST_TIDB:
+            needed = ".".join(map(str, _OLDEST_TIDB))
+            raise SchemaMismatch(f"the server is {text}, aftercommit needs TiDB {needed}", fix="upgrade the server")
+        return
     mariadb = _MARIADB.search(text)
     found = mariadb or _MYSQL.match(text)
     name = "MariaDB" if mariadb else "MySQL"
     if found is not None and tuple(map(int, found.groups())) < _OLDEST[name]:
         needed = " or ".join(f"{kind} {'.'.join(map(str, version))}" for kind, version in _OLDEST.items())
-        fix = "upgrade the server" if "TiDB" not in text else "use one of them: TiDB has no SKIP LOCKED that locks"
-        raise SchemaMismatch(f"the server is {name} {text}, aftercommit needs {needed}", fix=fix)
+        raise SchemaMismatch(f"the server is {name} {text}, aftercommit needs {needed}", fix="upgrade the server")
 
 
 def session_settings(*, is_users: bool) -> list[str]:
@@ -85,12 +105,12 @@ def session_settings(*, is_users: bool) -> list[str]:
     return [*settings, f"SET SESSION sql_mode = '{mode}' {limits}"]
 
 
-def over_engine(kind: type[DriverLink], engine: Any) -> MysqlExecutor:
+def over_engine(kind: type[DriverLink], engine: Any, *, product: str = "MySQL") -> MysqlExecutor:
     """Over the pool of a SQLAlchemy engine."""
     lent = EnginePool(engine, lambda lent: kind(lent.driver_connection), lambda link: not link.is_open)
     said = engine.get_execution_options().get("isolation_level")
     isolation = said and str(said).upper().replace("_", " ")  # SQLAlchemy takes either
-    pool = GivenPool(lent, kind.error, None if isolation == "AUTOCOMMIT" else isolation)
+    pool = GivenPool(lent, kind.error, None if isolation == "AUTOCOMMIT" else isolation, product)
     return MysqlExecutor(kind, pool, pool)
 
 
@@ -102,6 +122,7 @@ class GivenPool:
     _driver_error: type[Exception]
     #: What the engine would set for a transaction.
     _isolation: str | None
+    _product: str
 
     async def take(self) -> MysqlLink:
         return MysqlLink(self._checked, self._driver_error, self._lose, self._isolation)
@@ -114,6 +135,12 @@ class GivenPool:
                 f"the connections that were given speak {link.charset}, in which not every event can be said",
                 fix="open them with charset=utf8mb4",
             )
+        if is_tidb(info := link.raw.get_server_info()):
+            try:
+                check_version(info, self._product)
+            except SchemaMismatch:
+                await self._engine.give(link)
+                raise
         return link
 
     async def _lose(self, link: DriverLink) -> None:

@@ -58,13 +58,13 @@ def _result(cursor: Any, sql: str, parameters: Any) -> QueryResult:
         return QueryResult(list(cursor.fetchall()), cursor.rowcount, cursor.lastrowid)
 
 
-def over_connections(connect: Callable[[], Any], pool_size: int) -> MysqlExecutor:
+def over_connections(connect: Callable[[], Any], pool_size: int, *, product: str = "MySQL") -> MysqlExecutor:
     """Over connections that `connect` opens."""
 
     async def connected() -> Any:
         return connect()
 
-    return pool.over_connections(PymysqlLink, connected, pool_size)
+    return pool.over_connections(PymysqlLink, connected, pool_size, product=product)
 
 
 def over_address(address: Address) -> MysqlExecutor:
@@ -80,7 +80,7 @@ def over_address(address: Address) -> MysqlExecutor:
             ssl_disabled=address.refuses_tls,
         )
 
-    return over_connections(connect, address.pool_size)
+    return over_connections(connect, address.pool_size, product=address.product)
 
 
 def refuse_downgrades(*, wants_tls: bool) -> None:
@@ -91,5 +91,5 @@ def refuse_downgrades(*, wants_tls: bool) -> None:
         )
 
 
-def over_engine(engine: Any) -> MysqlExecutor:
-    return pool.over_engine(PymysqlLink, engine)
+def over_engine(engine: Any, *, product: str = "MySQL") -> MysqlExecutor:
+    return pool.over_engine(PymysqlLink, engine, product=product)

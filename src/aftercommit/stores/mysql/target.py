@@ -11,7 +11,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from aftercommit.errors import InvalidOption, MissingDriver, UnknownStore
 from aftercommit.ports import Colour
 from aftercommit.stores.mysql.dialect import DIALECT
+from aftercommit.stores.mysql.pool import is_tidb
+from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.store import SqlStore
+from aftercommit.stores.tidb.dialect import DIALECT as TIDB
 
 _DRIVERS: Final = {Colour.BLOCKING: "pymysql", Colour.ASYNC: "asyncmy"}
 
@@ -25,20 +28,24 @@ _YES: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False,
 _FORM: Final = "mysql://user:password@host:3306/database"
 
 
+#: What is known of the servers that speak this protocol: how their texts are said, and the port that they listen on.
+_PRODUCTS: Final[Mapping[str, tuple[Dialect, int]]] = {"MySQL": (DIALECT, 3306), "TiDB": (TIDB, 4000)}
+
+
 class MysqlStore(SqlStore):
-    """Events in a table of MySQL (8.0.17 or later) or MariaDB (10.6 or later)."""
+    """Events in a table of MySQL (8.0.17 or later), MariaDB (10.6 or later) or TiDB (7.5 or later)."""
 
 
 def mysql_from_url(url: str, colour: Colour, **options: Any) -> MysqlStore:
-    """`mysql://` and `mariadb://` use the driver of the colour; `+pymysql` and `+asyncmy` name it."""
-    driver = url.partition("://")[0].lower().partition("+")[2]
+    """`mysql://`, `mariadb://` and `tidb://` use the driver of the colour; `+pymysql` and `+asyncmy` name it."""
+    database, _, driver = url.partition("://")[0].lower().partition("+")
     ours = _DRIVERS[colour]
     if driver not in ("", *_DRIVERS.values()):
         raise UnknownStore(f"no store speaks to MySQL through {driver}", fix="use mysql+pymysql:// or mysql+asyncmy://")
     if driver not in ("", ours):
         kind = "AsyncOutbox" if driver == "asyncmy" else "Outbox"
         raise UnknownStore(f"{driver} does not fit this outbox, which needs {ours}", fix=f"use {kind}, or mysql://")
-    return _at(address_of(url), colour, options)
+    return _at(address_of(url, product="TiDB" if database == "tidb" else "MySQL"), colour, options)
 
 
 def mysql_from_connection(
@@ -50,8 +57,8 @@ def mysql_from_connection(
     if connect is None:
         return _at(address, colour, options)
     connection.close()
-    executor = _driver_of(Colour.BLOCKING).over_connections(connect, address.pool_size)
-    return MysqlStore(executor, DIALECT, where=address.where, **options)
+    executor = _driver_of(Colour.BLOCKING).over_connections(connect, address.pool_size, product=address.product)
+    return MysqlStore(executor, address.dialect, where=address.where, **options)
 
 
 def mysql_from_engine(engine: Any, _: Colour, **options: Any) -> MysqlStore:
@@ -62,13 +69,15 @@ def mysql_from_engine(engine: Any, _: Colour, **options: Any) -> MysqlStore:
             f"the engine speaks to MySQL through {driver}",
             fix='create_engine("mysql+pymysql://…"), or create_async_engine("mysql+asyncmy://…")',
         )
-    where = f"MySQL at {engine.url.host or 'the local socket'}/{engine.url.database or ''}"
+    product = "TiDB" if engine.dialect.name == "tidb" else "MySQL"
+    where = f"{product} at {engine.url.host or 'the local socket'}/{engine.url.database or ''}"
     colour = Colour.ASYNC if engine.dialect.is_async else Colour.BLOCKING
-    return MysqlStore(_driver_of(colour).over_engine(engine), DIALECT, where=where, **options)
+    executor = _driver_of(colour).over_engine(engine, product=product)
+    return MysqlStore(executor, _PRODUCTS[product][0], where=where, **options)
 
 
 def _at(address: Address, colour: Colour, options: dict[str, Any]) -> MysqlStore:
-    return MysqlStore(_driver_of(colour).over_address(address), DIALECT, where=address.where, **options)
+    return MysqlStore(_driver_of(colour).over_address(address), address.dialect, where=address.where, **options)
 
 
 def _driver_of(colour: Colour) -> Any:
@@ -100,9 +109,9 @@ def _address_of_connection(connection: Any) -> Address:
         user, password = connection._user, connection._password
     if not database:
         raise UnknownStore("the connection has no database", fix="connect with database=…")
-    return Address(
-        host, port, _text(database), _text(user), password, {"unix_socket": socket} if socket else {}, context
-    )
+    product = "TiDB" if is_tidb(connection.get_server_info()) else "MySQL"
+    query = {"unix_socket": socket} if socket else {}
+    return Address(host, port, _text(database), _text(user), password, query, context, product)
 
 
 def _text(value: str | bytes) -> str:
@@ -121,10 +130,16 @@ class Address:
     query: Mapping[str, str] = field(default_factory=dict)
     #: As an open connection has it; a URL says it by parameters.
     context: ssl.SSLContext | None = field(default=None, repr=False)
+    #: Whose statements it is told.
+    product: str = "MySQL"
+
+    @property
+    def dialect(self) -> Dialect:
+        return _PRODUCTS[self.product][0]
 
     @property
     def where(self) -> str:
-        return f"MySQL at {self.query.get('unix_socket') or f'{self.host}:{self.port}'}/{self.database}"
+        return f"{self.product} at {self.query.get('unix_socket') or f'{self.host}:{self.port}'}/{self.database}"
 
     @property
     def pool_size(self) -> int:
@@ -165,14 +180,14 @@ class Address:
         return context
 
 
-def address_of(url: str) -> Address:
+def address_of(url: str, product: str = "MySQL") -> Address:
     """Every part is checked here, before anything is connected."""
     try:
         parts = urlsplit(url)
     except ValueError:  # whose text shows what it could not read, be it the password
         raise UnknownStore("the MySQL URL cannot be read", fix=_FORM) from None
     try:
-        port = parts.port or 3306
+        port = parts.port or _PRODUCTS[product][1]
     except ValueError:
         raise UnknownStore("the port of the MySQL URL is no number from 1 to 65535", fix=_FORM) from None
     database = unquote(parts.path.removeprefix("/"))
@@ -185,6 +200,7 @@ def address_of(url: str) -> Address:
         user=None if parts.username is None else unquote(parts.username),
         password=unquote(parts.password or "").encode(),  # drivers would make Latin-1 of a text
         query=_query(parts.query),
+        product=product,
     )
     _check(address)
     return address

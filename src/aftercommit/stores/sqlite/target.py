@@ -18,11 +18,8 @@ from weakref import finalize
 from aftercommit.errors import InvalidOption, SchemaMismatch, UnknownStore
 from aftercommit.ports import Colour, SchemaStatus, Tx
 from aftercommit.stores.sql.changes import ByLocking
-<<<<<<< HEAD
-from aftercommit.stores.sql.execution import missing
-=======
 from aftercommit.stores.sql.dialect import Dialect
->>>>>>> 3ab9d38 (A dialect has a file of its own, and may be an overlay over another)
+from aftercommit.stores.sql.execution import missing
 from aftercommit.stores.sql.rows import IN_MICROS
 from aftercommit.stores.sql.runs import RunsByLocking
 from aftercommit.stores.sql.store import SqlStore

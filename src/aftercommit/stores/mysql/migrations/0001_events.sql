@@ -40,4 +40,4 @@ CREATE TABLE IF NOT EXISTS {table} (
   KEY {index:dead} (status, position),
   CHECK (status IN (0, 1, 2, 3)),
   CHECK ((payload IS NULL) <> (payload_bytes IS NULL))
-) ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */;
+) ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */{one_counter};

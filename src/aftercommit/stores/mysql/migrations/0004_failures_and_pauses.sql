@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS {failure_table} (
   message TEXT NOT NULL,
   traceback TEXT,
   KEY {index:failed} (event_id, handler_id, number)
-) ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */;
+) ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */{one_counter};
 
 CREATE TABLE IF NOT EXISTS {pause_table} (
   kind VARCHAR(16) NOT NULL,

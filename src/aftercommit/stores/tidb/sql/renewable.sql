@@ -1,0 +1,1 @@
+-- Nothing: a renewal tells by itself whether the lease stands.

@@ -1,0 +1,4 @@
+-- Which of the rows that this transaction wrote it still has.
+SELECT event_id, handler_id
+FROM {table} FORCE INDEX ({index:event})
+WHERE event_id IN :event_ids
