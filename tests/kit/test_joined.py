@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import StaticPool
 
 from aftercommit import AsyncOutbox, ColourMismatch, Fixed, Outbox, UnsupportedTransaction
+from aftercommit.stores.sql.statements import TableNames
 from aftercommit.testing import AsyncOutboxTest, OutboxTest
 from tests.kit.ways import OrderPaid, OrderPlaced
 
@@ -43,7 +44,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     options = {"poolclass": StaticPool} if request.param == "memory" else {}
     engine = create_engine(url_of(URLS, request.param, request, tmp_path), **options)
     with engine.begin() as connection:
-        connection.execute(text("DROP TABLE IF EXISTS kit_order"))
+        clear(connection)
         connection.execute(text("CREATE TABLE kit_order (id INTEGER)"))
     if request.param == "mariadb":
         Outbox(engine, create_schema=True).create_schema()
@@ -51,6 +52,12 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     with engine.begin() as connection:
         connection.execute(text("DROP TABLE kit_order"))
     engine.dispose()
+
+
+def clear(connection: Any) -> None:
+    """What other tests have left in a database that they share with these."""
+    for table in ("kit_order", *TableNames("outbox_event", None).all):
+        connection.execute(text(f"DROP TABLE IF EXISTS {table}"))
 
 
 @pytest.fixture
@@ -162,6 +169,8 @@ def test_an_async_session_is_joined_as_well(name: str, request: pytest.FixtureRe
 
     async def main() -> None:
         engine = create_async_engine(url)
+        async with engine.begin() as connection:
+            await connection.run_sync(clear)
         async with engine.connect() as connection:
             outer = await connection.begin()
             session = AsyncSession(bind=connection, join_transaction_mode="create_savepoint")

@@ -84,9 +84,10 @@ def _run(cursor: Any, sql: str, parameters: Any) -> None:
 
 def executed_all_or_none(raw: Any, sql: str, parameters: Sequence[Sequence[object]]) -> int:
     """A row that is refused takes those before it with it; what else the transaction has done stands. There is no
-    RELEASE: a savepoint that is not needed is left behind."""
+    RELEASE: a savepoint that is not needed is left behind. One statement alone needs none."""
     was_begun = open_transactions(raw) > 0
-    if was_begun:
+    has_savepoint = was_begun and len(parameters) > 1
+    if has_savepoint:
         executed(raw, "SAVE TRANSACTION aftercommit_many")
     try:
         # Not executemany(): it does not look at later results, where an error may wait, and its fast way guesses types
@@ -99,7 +100,7 @@ def executed_all_or_none(raw: Any, sql: str, parameters: Sequence[Sequence[objec
     except BaseException:
         if not was_begun:
             raw.rollback()  # the driver began by itself, so there is nothing else in it
-        elif open_transactions(raw):  # some errors have ended it already
+        elif has_savepoint and open_transactions(raw):  # some errors have ended it already
             executed(raw, "ROLLBACK TRANSACTION aftercommit_many")
         raise
     return len(parameters)
