@@ -29,7 +29,14 @@ FILES = {
 }
 
 #: What a statement is read as.
-KINDS = {"SELECT": exp.Query, "UPDATE": exp.Update, "DELETE": exp.Delete, "INSERT": exp.Insert, "SET": exp.Set}
+KINDS = {
+    "SELECT": exp.Query,
+    "UPDATE": exp.Update,
+    "DELETE": exp.Delete,
+    "INSERT": exp.Insert,
+    "SET": exp.Set,
+    "SHOW": exp.Show,
+}
 
 
 def readable(sql: str) -> str:
