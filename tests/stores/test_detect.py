@@ -76,34 +76,7 @@ def test_an_unknown_scheme_is_told_the_known_ones(schemes: dict[str, Any]) -> No
     assert {"mydb", "sqlite", "postgresql", "mysql", "mariadb", "mssql"} <= set(schemes)
 
 
-@pytest.mark.parametrize(
-    ("scheme", "lacks"),
-    [
-        ("cockroachdb", "ctid"),
-        ("cockroachdb+psycopg", "advisory locks"),
-        ("cockroachdb+asyncpg", "LISTEN"),
-    ],
-)
-def test_what_only_looks_like_another_database_is_refused_with_what_it_lacks(scheme: str, lacks: str) -> None:
-    for colour in Colour:
-        with pytest.raises(UnknownStore, match=lacks) as caught:
-            open_store(f"{scheme}://user:hunter2@db/app", colour)
-        assert f"register_store({scheme.lower().partition('+')[0]!r}, …)" in caught.value.fix
-        assert "hunter2" not in str(caught.value)
-
-
-def test_an_engine_for_such_a_database_is_refused_as_well() -> None:
-    class Engine:
-        __module__ = "sqlalchemy.engine.base"
-
-        class dialect:  # noqa: N801
-            name, driver = "cockroachdb", "psycopg"
-
-    with pytest.raises(UnknownStore, match="ctid"):
-        open_store(Engine(), Colour.BLOCKING)
-
-
-def test_somebody_elses_store_for_it_is_taken(schemes: dict[str, Any]) -> None:
+def test_somebody_elses_store_for_a_database_goes_before_ours(schemes: dict[str, Any]) -> None:
     register_store("cockroachdb", lambda *_, **__: "my store")
     assert open_store("cockroachdb+psycopg://db/app", Colour.BLOCKING) == "my store"
 
@@ -134,6 +107,20 @@ def test_mariadb_is_spelled_as_sqlalchemy_spells_it(url: str, colour: Colour) ->
 def test_tidb_is_told_its_own_statements_on_its_own_port(url: str, colour: Colour) -> None:
     store: Any = open_store(url, colour)
     assert (store.dialect.name, store.colour, store.where) == ("TiDB", colour, "TiDB at h:4000/d")
+
+
+@pytest.mark.parametrize(
+    ("url", "colour"),
+    [
+        ("cockroachdb://u:hunter2@h/d", Colour.BLOCKING),
+        ("cockroachdb://u:hunter2@h/d", Colour.ASYNC),
+        ("CockroachDB+psycopg://u:hunter2@h/d", Colour.BLOCKING),
+        ("cockroachdb+asyncpg://u:hunter2@h/d", Colour.ASYNC),
+    ],
+)
+def test_cockroachdb_is_told_its_own_statements(url: str, colour: Colour) -> None:
+    store: Any = open_store(url, colour)
+    assert (store.dialect.name, store.colour, store.where) == ("CockroachDB", colour, "CockroachDB at h/d")
 
 
 @pytest.mark.parametrize("path", ["app.db", "data/app.db", "/var/lib/app.db", "./app.db", "app_2-x.sqlite3"])

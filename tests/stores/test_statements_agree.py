@@ -10,6 +10,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+from aftercommit.stores.cockroachdb.dialect import PSYCOPG as COCKROACHDB
 from aftercommit.stores.mysql.dialect import DIALECT as MYSQL
 from aftercommit.stores.postgres.dialect import PSYCOPG as POSTGRES
 from aftercommit.stores.sql.dialect import Dialect
@@ -19,8 +20,15 @@ from aftercommit.stores.sqlserver.dialect import DIALECT as SQLSERVER
 from aftercommit.stores.tidb.dialect import DIALECT as TIDB
 
 #: What the parser calls each of them; and those that it knows by the name of their family.
-GRAMMARS = {"sqlite": SQLITE, "postgres": POSTGRES, "mysql": MYSQL, "tsql": SQLSERVER, "tidb": TIDB}
-FAMILY = {"tidb": "mysql"}
+GRAMMARS = {
+    "sqlite": SQLITE,
+    "postgres": POSTGRES,
+    "mysql": MYSQL,
+    "tsql": SQLSERVER,
+    "tidb": TIDB,
+    "crdb": COCKROACHDB,
+}
+FAMILY = {"tidb": "mysql", "crdb": "postgres"}
 
 #: Statements that do the same under another name, where a database goes about it in another way.
 SAME_AS = {
@@ -42,7 +50,7 @@ def rendered(dialect: Dialect) -> dict[str, str]:
     plain = replace(
         dialect,
         now="clock()",
-        marker=lambda number: f"${number}" if dialect is POSTGRES else "?",
+        marker=lambda number: f"${number}" if dialect.array is not None else "?",
         is_row_by_row=False,  # so that it can be seen which of the values is meant
     )
     statements = Statements(plain, TableNames("outbox_event", None, dialect.quotes))

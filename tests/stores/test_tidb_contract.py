@@ -147,6 +147,7 @@ def test_an_outbox_delivers_from_it(table: Table, driver: str, monkeypatch: pyte
     outbox.drain()
     assert sorted(seen) == sorted([good, bad, bad])
     assert [dead.event_id for dead in outbox.dead.query()] == [bad]
+    assert {each.code for each in outbox.diagnose() if each.is_problem} == {"AC108"}  # the dead letter
     outbox.close()
 
 

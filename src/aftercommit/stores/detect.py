@@ -62,6 +62,7 @@ _by_scheme: Final[dict[str, OpenStore]] = {
     "sqlite": sqlite_from_url,
     "postgresql": _later(_postgres, "postgres_from_url"),
     "postgres": _later(_postgres, "postgres_from_url"),
+    "cockroachdb": _later(_postgres, "postgres_from_url"),
     "mysql": _later(_mysql, "mysql_from_url"),
     "mariadb": _later(_mysql, "mysql_from_url"),
     "tidb": _later(_mysql, "mysql_from_url"),
@@ -87,20 +88,11 @@ _by_package: Final[Mapping[str, OpenStore]] = {
 _by_dialect: Final[Mapping[str, OpenStore]] = {
     "sqlite": sqlite_from_engine,
     "postgresql": _later(_postgres, "postgres_from_engine"),
+    "cockroachdb": _later(_postgres, "postgres_from_engine"),
     "mysql": _later(_mysql, "mysql_from_engine"),
     "mariadb": _later(_mysql, "mysql_from_engine"),
     "tidb": _later(_mysql, "mysql_from_engine"),
     "mssql": _later(_sqlserver, "sqlserver_from_engine"),
-}
-
-#: What speaks the protocol of another database, and lacks what the outbox does with that one. By name, because it would
-#: let events be written and then fail to deliver them, or deliver them for ever.
-_REFUSED: Final[Mapping[str, tuple[str, str]]] = {
-    "cockroachdb": (
-        "CockroachDB has no ctid, by which rows are claimed and purged, its advisory locks lock nothing, and it has "
-        "neither LISTEN nor NOTIFY",
-        "use PostgreSQL for the database that the events are written in",
-    ),
 }
 
 #: The options of a store as they are when nobody gives any.
@@ -178,17 +170,10 @@ def _from_url(url: str, colour: Colour, options: dict[str, Any]) -> EventStore:
     # A driver may be named behind the database: postgresql+asyncpg.
     opener = _by_scheme.get(scheme) or _by_scheme.get(scheme.partition("+")[0]) or _installed(scheme)
     if opener is None:
-        _refuse_lookalike(scheme.partition("+")[0])
         known = ", ".join(f"{name}://" for name in sorted(_by_scheme))
         # Of the URL only the scheme is shown: the rest may hold a password in ways that nobody foresees.
         raise UnknownStore(f"no store is known for {scheme}:// URLs", fix=f"use one of {known}")
     return opener(url, colour, **options)
-
-
-def _refuse_lookalike(name: str) -> None:
-    if name in _REFUSED:
-        problem, fix = _REFUSED[name]
-        raise UnknownStore(problem, fix=f"{fix}, or bring a store of its own: register_store({name!r}, …)")
 
 
 def _installed(scheme: str) -> OpenStore | None:
@@ -210,7 +195,6 @@ def _installed(scheme: str) -> OpenStore | None:
 def _from_engine(engine: Any, colour: Colour, options: dict[str, Any]) -> EventStore:
     name = engine.dialect.name
     if (opener := _by_dialect.get(name)) is None:
-        _refuse_lookalike(name)
         known = ", ".join(sorted(_by_dialect))
         raise UnknownStore(f"the engine is for {name}", fix=f"use an engine for one of {known}")
     return opener(engine, colour, **options)

@@ -65,6 +65,10 @@ def _dialect_of(database: str) -> Dialect:
             from aftercommit.stores.postgres.dialect import PSYCOPG
 
             return PSYCOPG
+        case "cockroachdb" | "cockroach":
+            from aftercommit.stores.cockroachdb.dialect import PSYCOPG as COCKROACH
+
+            return COCKROACH
         case "mysql" | "mariadb":
             from aftercommit.stores.mysql.dialect import DIALECT as MYSQL
 
@@ -78,5 +82,6 @@ def _dialect_of(database: str) -> Dialect:
 
             return SQLSERVER
     raise UnknownStore(
-        f"unsupported database: {database!r}", fix="use sqlite, postgresql, mysql, mariadb, tidb or sqlserver"
+        f"unsupported database: {database!r}",
+        fix="use sqlite, postgresql, cockroachdb, mysql, mariadb, tidb or sqlserver",
     )

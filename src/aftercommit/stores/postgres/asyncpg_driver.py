@@ -111,6 +111,10 @@ class AsyncpgLink(Link):
     def version(self) -> int:
         return int(self.raw.get_server_version().major)
 
+    @property
+    def is_cockroach(self) -> bool:
+        return hasattr(self.raw.get_settings(), "crdb_version")
+
     def is_sound_after(self, error: BaseException) -> bool:
         """Cancelled after the first half of a statement, the server waits for the other."""
         return isinstance(error, Exception)

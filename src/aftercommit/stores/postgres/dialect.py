@@ -89,6 +89,12 @@ PSYCOPG: Final = Dialect(
         "unfinished": "status NOT IN (1, 3)",
         "is_dead": "status >= 3",
         "new_id": "CAST(gen_random_uuid() AS text)",
+        # How text compares, and how much room the pages of tables have that are changed all the time.
+        "bytewise": ' COLLATE "C"',
+        "half_full": (
+            " WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02)"
+        ),
+        "nearly_empty": " WITH (fillfactor = 10)",
         "has_error": "strpos(last_error, :error) > 0",
     },
     parameters={

@@ -9,7 +9,7 @@ from aftercommit.events.claims import QueryResult
 from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
 from aftercommit.ports import Tx
-from aftercommit.stores.postgres.faults import refuse_old_server, rolled_back
+from aftercommit.stores.postgres.faults import refuse_cockroach, refuse_old_server, rolled_back
 from aftercommit.stores.postgres.link import Lender, Link, ListeningConnection
 from aftercommit.stores.postgres.loops import not_heard
 from aftercommit.stores.sql.connections import retrying
@@ -29,6 +29,8 @@ class PostgresExecutor:
 
     def __init__(self, kind: type[Link], lender: Lender) -> None:
         self.colour = kind.colour
+        #: Whose statements it is given.
+        self.product = "PostgreSQL"
         self._kind = kind
         self._lender = lender
 
@@ -64,6 +66,8 @@ class PostgresExecutor:
         opened = await self.begin(words=BEGIN)
         try:
             refuse_old_server(opened.link.version)
+            if self.product != "CockroachDB" and opened.link.is_cockroach:
+                refuse_cockroach()
             value = await work(opened)
             await opened.commit()
         finally:

@@ -16,6 +16,7 @@ ANSWER: Final = 5.0
 _FAULTS: Final = {
     "40001": Fault.CONFLICT,  # serialization_failure
     "40P01": Fault.CONFLICT,  # deadlock_detected
+    "42P07": Fault.CONFLICT,  # duplicate_table: somebody has made it at the same moment (CockroachDB)
     "55P03": Fault.BUSY,  # lock_not_available
     "57014": Fault.BUSY,  # query_canceled: a statement timeout
     "42P01": Fault.MISSING_TABLE,  # undefined_table
@@ -68,6 +69,13 @@ def refuse_old_server(version: int) -> None:
         raise SchemaMismatch(
             f"the server is PostgreSQL {version}, aftercommit needs {OLDEST_SERVER}", fix="upgrade the server"
         )
+
+
+def refuse_cockroach() -> None:
+    raise SchemaMismatch(
+        "the server is CockroachDB, which lacks what is done with PostgreSQL",
+        fix='Outbox("cockroachdb://…"), also where connections of a pool or an engine for PostgreSQL write',
+    )
 
 
 def none_free(seconds: float) -> StoreBusy:

@@ -88,6 +88,11 @@ class Link(ABC):
     def version(self) -> int:
         """The server's, without what comes behind the point."""
 
+    @property
+    @abstractmethod
+    def is_cockroach(self) -> bool:
+        """Whether the server says that it is no PostgreSQL at all."""
+
     @abstractmethod
     def is_sound_after(self, error: BaseException) -> bool:
         """Whether the session can go on after this ended a statement outside of transactions."""

@@ -113,6 +113,10 @@ class PsycopgLink(Link):
     def version(self) -> int:
         return int(self.raw.info.server_version) // 10_000
 
+    @property
+    def is_cockroach(self) -> bool:
+        return self.raw.pgconn.parameter_status(b"crdb_version") is not None
+
     def is_sound_after(self, error: BaseException) -> bool:
         """Else nobody knows what it is in the middle of."""
         return bool(self.raw.pgconn.transaction_status == TransactionStatus.IDLE)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from aftercommit.errors import InvalidOption, MissingDriver, UnknownStore
 from aftercommit.ports import Colour
+from aftercommit.stores.cockroachdb import dialect as cockroachdb
 from aftercommit.stores.postgres.dialect import ASYNCPG, PSYCOPG
 from aftercommit.stores.postgres.executor import PostgresExecutor
 from aftercommit.stores.postgres.wakeups import PostgresWakeups
@@ -17,18 +18,35 @@ from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.store import SqlStore
 
 
+class _Product(NamedTuple):
+    """A database that speaks this protocol: how its texts are said through each driver."""
+
+    name: str
+    psycopg: Dialect
+    asyncpg: Dialect
+
+
+_POSTGRES: Final = _Product("PostgreSQL", PSYCOPG, ASYNCPG)
+_COCKROACH: Final = _Product("CockroachDB", cockroachdb.PSYCOPG, cockroachdb.ASYNCPG)
+
+#: The port that CockroachDB listens on.
+_ITS_PORT: Final = 26257
+
+
 class PostgresStore(SqlStore):
-    """Events in a PostgreSQL table."""
+    """Events in a table of PostgreSQL, or of CockroachDB."""
 
     executor: PostgresExecutor
-    wakes_others = True
 
     def __init__(self, executor: PostgresExecutor, dialect: Dialect, **options: Any) -> None:
         super().__init__(executor, dialect, **options)
+        executor.product = dialect.name
         self._listening: set[PostgresWakeups] = set()
 
     @property
-    def wakeups(self) -> PostgresWakeups:
+    def wakeups(self) -> PostgresWakeups | None:
+        if not self.capabilities.wakes_others:
+            return None
         return PostgresWakeups(self.executor, self._heartbeats, self._sql, self.names, self._listening)
 
     async def close(self) -> None:
@@ -43,23 +61,36 @@ class PostgresStore(SqlStore):
 
 
 def postgres_from_url(url: str, colour: Colour, **options: Any) -> PostgresStore:
-    """`postgresql://` and `postgresql+psycopg://` use psycopg, `postgresql+asyncpg://` asyncpg."""
+    """`postgresql://` and `postgresql+psycopg://` use psycopg, `postgresql+asyncpg://` asyncpg; so with
+    `cockroachdb://`."""
     scheme, _, rest = url.partition("://")
-    driver, plain = scheme.lower().partition("+")[2], f"postgresql://{rest}"
-    where = _place_of(plain)
+    database, _, driver = scheme.lower().partition("+")
+    product = _COCKROACH if database == "cockroachdb" else _POSTGRES
+    plain = f"postgresql://{rest}"
+    where = _place_of(plain, product)
+    if product is _COCKROACH:
+        plain = _with_port(plain)
     _check_tls(dict(parse_qsl(urlsplit(plain).query)), driver)
     if driver == "asyncpg":
         if colour is Colour.BLOCKING:
             raise UnknownStore("asyncpg is async, and Outbox blocks", fix="use AsyncOutbox, or postgresql+psycopg://")
-        return _over_asyncpg(plain, where, options)
+        return _over_asyncpg(plain, where, options, product)
     if driver not in ("", "psycopg", "psycopg_async"):
         raise UnknownStore(
             f"no store speaks to PostgreSQL through {driver}", fix="use postgresql+psycopg:// or postgresql+asyncpg://"
         )
-    return _over_psycopg(plain, where, colour, options)
+    return _over_psycopg(plain, where, colour, options, product)
 
 
-def _place_of(url: str) -> str:
+def _with_port(url: str) -> str:
+    """Its own, where none is named; the driver would take PostgreSQL's."""
+    netloc = urlsplit(url).netloc
+    login, at, hosts = netloc.rpartition("@")
+    named = [host if not host or urlsplit(f"//{host}").port else f"{host}:{_ITS_PORT}" for host in hosts.split(",")]
+    return url.replace(f"//{netloc}", f"//{login}{at}{','.join(named)}", 1)
+
+
+def _place_of(url: str, product: _Product = _POSTGRES) -> str:
     """Hosts and database of a URL; its login stays out, of errors as well."""
     try:
         parts = urlsplit(url)
@@ -70,7 +101,7 @@ def _place_of(url: str) -> str:
         raise _unreadable() from None
     if "@" in parts.path or parts.fragment:  # of a password that was not quoted
         raise _unreadable()
-    return f"PostgreSQL at {hosts or 'the local socket'}{parts.path}"
+    return f"{product.name} at {hosts or 'the local socket'}{parts.path}"
 
 
 def _check_tls(query: dict[str, str], driver: str) -> None:
@@ -94,7 +125,12 @@ def _unreadable() -> UnknownStore:
 
 
 def _over_psycopg(
-    url: str, where: str, colour: Colour, options: dict[str, Any], modes: Mapping[str, Any] = MappingProxyType({})
+    url: str,
+    where: str,
+    colour: Colour,
+    options: dict[str, Any],
+    product: _Product,
+    modes: Mapping[str, Any] = MappingProxyType({}),
 ) -> PostgresStore:
     try:
         from psycopg import ProgrammingError
@@ -110,16 +146,16 @@ def _over_psycopg(
     except (ProgrammingError, UnicodeDecodeError):  # which show what could not be read, be it the password
         raise _unreadable() from None
     executor, heartbeats = psycopg_pools.over_url(url, colour, **modes), psycopg_pools.over_url(url, colour)
-    return PostgresStore(executor, PSYCOPG, where=where, heartbeats=heartbeats, **options)
+    return PostgresStore(executor, product.psycopg, where=where, heartbeats=heartbeats, **options)
 
 
-def _over_asyncpg(url: str, where: str, options: dict[str, Any]) -> PostgresStore:
+def _over_asyncpg(url: str, where: str, options: dict[str, Any], product: _Product) -> PostgresStore:
     try:
         from aftercommit.stores.postgres import asyncpg_driver
     except ImportError as error:
         raise MissingDriver(f"asyncpg is not installed ({error})", fix='pip install "aftercommit[asyncpg]"') from error
     executor, heartbeats = asyncpg_driver.over_url(url), asyncpg_driver.over_url(url)
-    return PostgresStore(executor, ASYNCPG, where=where, heartbeats=heartbeats, **options)
+    return PostgresStore(executor, product.asyncpg, where=where, heartbeats=heartbeats, **options)
 
 
 def postgres_from_pool(pool: Any, _: Colour, **options: Any) -> PostgresStore:
@@ -148,25 +184,27 @@ def postgres_from_connection(
     from psycopg.conninfo import make_conninfo
 
     info = connection.info
-    where = f"PostgreSQL at {info.host}/{info.dbname}"
+    product = _POSTGRES if info.parameter_status("crdb_version") is None else _COCKROACH
+    where = f"{product.name} at {info.host}/{info.dbname}"
     if connect is None:
         conninfo = make_conninfo(**{**info.get_parameters(), "password": info.password or None})
         modes = {name: getattr(connection, name) for name in ("isolation_level", "read_only", "deferrable")}
-        return _over_psycopg(conninfo, where, colour, options, modes)
+        return _over_psycopg(conninfo, where, colour, options, product, modes)
     from aftercommit.stores.postgres import psycopg_link
 
     connection.close()
-    return PostgresStore(psycopg_link.over_factory(connect), PSYCOPG, where=where, **options)
+    return PostgresStore(psycopg_link.over_factory(connect), product.psycopg, where=where, **options)
 
 
 def postgres_from_engine(engine: Any, _: Colour, **options: Any) -> PostgresStore:
     """A SQLAlchemy engine over psycopg or asyncpg. The engine's colour decides."""
-    where = f"PostgreSQL at {engine.url.host or 'the local socket'}/{engine.url.database or ''}"
+    product = _COCKROACH if engine.dialect.name == "cockroachdb" else _POSTGRES
+    where = f"{product.name} at {engine.url.host or 'the local socket'}/{engine.url.database or ''}"
     driver = engine.dialect.driver
     if driver == "asyncpg":
         from aftercommit.stores.postgres import asyncpg_driver
 
-        return PostgresStore(asyncpg_driver.over_engine(engine), ASYNCPG, where=where, **options)
+        return PostgresStore(asyncpg_driver.over_engine(engine), product.asyncpg, where=where, **options)
     if not driver.startswith("psycopg") or driver == "psycopg2":
         raise UnknownStore(
             f"the engine speaks to PostgreSQL through {driver}",
@@ -174,4 +212,4 @@ def postgres_from_engine(engine: Any, _: Colour, **options: Any) -> PostgresStor
         )
     from aftercommit.stores.postgres import psycopg_link
 
-    return PostgresStore(psycopg_link.over_engine(engine), PSYCOPG, where=where, **options)
+    return PostgresStore(psycopg_link.over_engine(engine), product.psycopg, where=where, **options)

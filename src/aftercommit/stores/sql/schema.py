@@ -147,6 +147,7 @@ class Schema:
     async def _lock(self, tx: Tx, *, is_new: bool) -> None:
         """By what every database has to lock; or by the tables, once they are there and where that is better. Behind
         a change of them everybody waits for whom it waits for, so from here on that is not for long."""
+        await self._optional(tx, "schema_begin")
         if is_new or "upgrade_lock" not in self._sql:
             if [row[0] for row in await self._optional(tx, "schema_lock")] == [0]:
                 raise StoreBusy(

@@ -58,8 +58,6 @@ _HOW_TO_ORDER: Final = "leave it out, or use PostgreSQL, MySQL, MariaDB, SQLite 
 class SqlStore:
     """Events in one table. The executor's colour is the store's colour."""
 
-    #: Whether `wakeups` gives something.
-    wakes_others = False
     warnings: Sequence[str] = ()
 
     def __init__(
@@ -94,7 +92,7 @@ class SqlStore:
             serializes_keys=serialize_keys,
             keeps_order=not dialect.unordered,
             leases_firsts=ordered and (serialize_keys or dialect.has_one_writer),
-            wakes_others=self.wakes_others,
+            wakes_others="notify" in self._sql,
         )
         if ordered and dialect.unordered:
             raise InvalidOption(f"{dialect.name} cannot keep order: {dialect.unordered}", fix=_HOW_TO_ORDER)

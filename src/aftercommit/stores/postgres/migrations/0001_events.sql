@@ -6,14 +6,14 @@ CREATE TABLE {schema_table} (
 
 -- Half of each page is left free, so that claims and renewals stay on it and touch no index.
 CREATE TABLE {table} (
-  event_id varchar(36) COLLATE "C" NOT NULL,
-  handler_id varchar(255) COLLATE "C" NOT NULL DEFAULT '',
+  event_id varchar(36){bytewise} NOT NULL,
+  handler_id varchar(255){bytewise} NOT NULL DEFAULT '',
   position bigint GENERATED ALWAYS AS IDENTITY,
-  event_type varchar(128) COLLATE "C" NOT NULL,
-  aggregate_type varchar(64) COLLATE "C" NOT NULL,
-  aggregate_id varchar(128) COLLATE "C",
-  tenant_id varchar(64) COLLATE "C",
-  event_key varchar(255) COLLATE "C",
+  event_type varchar(128){bytewise} NOT NULL,
+  aggregate_type varchar(64){bytewise} NOT NULL,
+  aggregate_id varchar(128){bytewise},
+  tenant_id varchar(64){bytewise},
+  event_key varchar(255){bytewise},
   partition_no smallint NOT NULL,
   payload text,
   payload_bytes bytea,
@@ -36,7 +36,7 @@ CREATE TABLE {table} (
   lease_epoch integer NOT NULL DEFAULT 0,
   PRIMARY KEY (event_id, handler_id),
   CHECK ((payload IS NULL) <> (payload_bytes IS NULL))
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
+){half_full};
 
 -- Conditions are written as the statements write them. Before there are statistics the planner takes an equality for rare
 -- and what is excluded or open to one side for common; only then it walks an index in order and stops at the limit.

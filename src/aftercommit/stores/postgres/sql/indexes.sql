@@ -3,4 +3,4 @@ SELECT found.relname, indisvalid AND indisready
 FROM pg_index
 JOIN pg_class AS found ON found.oid = indexrelid
 WHERE found.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('{table}'))
-  AND starts_with(found.relname, :name)
+  AND strpos(found.relname, :name) = 1

@@ -3,4 +3,4 @@ SELECT relname
 FROM pg_class
 WHERE relkind IN ('r', 'p')
   AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('{table}'))
-  AND starts_with(relname, :name)
+  AND strpos(relname, :name) = 1

@@ -1,0 +1,1 @@
+-- Nothing: only instances that keep order share partitions.

@@ -1,0 +1,1 @@
+-- Nothing: only a store that keeps order asks for it.

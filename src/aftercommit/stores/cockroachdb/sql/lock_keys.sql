@@ -1,0 +1,1 @@
+-- Nothing: advisory locks lock nothing.

@@ -1,0 +1,1 @@
+-- Nothing: there is neither LISTEN nor NOTIFY.

@@ -1,0 +1,1 @@
+-- Nothing: it is not looked at.

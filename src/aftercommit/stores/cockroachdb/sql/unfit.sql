@@ -1,0 +1,1 @@
+-- Nothing: no setting makes arrays without NULL.
