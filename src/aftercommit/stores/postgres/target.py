@@ -37,6 +37,7 @@ class PostgresStore(SqlStore):
     """Events in a table of PostgreSQL, or of CockroachDB."""
 
     executor: PostgresExecutor
+    wakes_others = True
 
     def __init__(self, executor: PostgresExecutor, dialect: Dialect, **options: Any) -> None:
         super().__init__(executor, dialect, **options)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from aftercommit.errors import InvalidOption
 from aftercommit.stores.sql.rows import HELD_COLUMNS, IN_UTC, HeldRow, Times, as_group
 
 if TYPE_CHECKING:
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
     from aftercommit.stores.sql.execution import Executor
     from aftercommit.stores.sql.runs import RunsByStatement
     from aftercommit.stores.sql.statements import Statement, Statements
+
+_HOW_TO_SERIALIZE: Final = (
+    "leave it out: on SQLite writers never overlap; elsewhere lock a row of your own, such as the order, before write()"
+)
+
+_HOW_TO_ORDER: Final = "leave it out, or use PostgreSQL, MySQL, MariaDB, SQLite or Redis for what has to be in order"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,10 +73,17 @@ class Dialect:
     isolation_level: str = "READ COMMITTED"
     #: Those that a transaction of the user's can be begun in.
     isolations: tuple[str, ...] = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
-    #: Why it cannot keep order, where that is so; and what does.
+    #: Why it cannot keep order, where that is so. There it has no fleet either.
     unordered: str = ""
     #: An instant as a literal in the type of `now`, for tests, where time stands still; None where nobody has tried.
     instant: Callable[[datetime], str] | None = None
+
+    def refuse_impossible(self, statements: Statements, *, ordered: bool, serialize_keys: bool) -> None:
+        """By name, before anything is promised."""
+        if ordered and self.unordered:
+            raise InvalidOption(f"{self.name} cannot keep order: {self.unordered}", fix=_HOW_TO_ORDER)
+        if serialize_keys and "lock_keys" not in statements:
+            raise InvalidOption(f"{self.name} cannot serialize_keys", fix=_HOW_TO_SERIALIZE)
 
     def group(self, rows: Sequence[HeldRow], names: Collection[str] = HELD_COLUMNS) -> dict[str, object]:
         """Held rows as parameters of a statement; as columns, those that it names; or the only row."""

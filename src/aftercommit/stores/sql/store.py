@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from operator import itemgetter
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from aftercommit.errors import InvalidOption, OutboxError
 from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
@@ -48,16 +48,12 @@ from aftercommit.stores.sql.table import OwnTable
 
 T = TypeVar("T")
 
-_HOW_TO_SERIALIZE: Final = (
-    "leave it out: on SQLite writers never overlap; elsewhere lock a row of your own, such as the order, before write()"
-)
-
-_HOW_TO_ORDER: Final = "leave it out, or use PostgreSQL, MySQL, MariaDB, SQLite or Redis for what has to be in order"
-
 
 class SqlStore:
     """Events in one table. The executor's colour is the store's colour."""
 
+    #: Whether `wakeups` gives something, where the database has a way.
+    wakes_others = False
     warnings: Sequence[str] = ()
 
     def __init__(
@@ -92,12 +88,9 @@ class SqlStore:
             serializes_keys=serialize_keys,
             keeps_order=not dialect.unordered,
             leases_firsts=ordered and (serialize_keys or dialect.has_one_writer),
-            wakes_others="notify" in self._sql,
+            wakes_others=self.wakes_others and "notify" in self._sql,
         )
-        if ordered and dialect.unordered:
-            raise InvalidOption(f"{dialect.name} cannot keep order: {dialect.unordered}", fix=_HOW_TO_ORDER)
-        if serialize_keys and "lock_keys" not in self._sql:
-            raise InvalidOption(f"{dialect.name} cannot serialize_keys", fix=_HOW_TO_SERIALIZE)
+        dialect.refuse_impossible(self._sql, ordered=ordered, serialize_keys=serialize_keys)
         done = self._sql["delete" if delete_completed else "done"]
         self._changes = dialect.changes(executor, self._sql, dialect, done)
         self._runs = dialect.runs(executor, self._sql, dialect)
