@@ -9,7 +9,7 @@ from aftercommit.events.outcome import DONE, Dead, FailureNote, Outcome, Retry
 from aftercommit.events.records import EventFilter, Failure
 from aftercommit.ports import EventStore
 from aftercommit.testing.hooks import StoreHooks, played
-from aftercommit.testing.kit import event, insert, micros, settle, take, take_one
+from aftercommit.testing.kit import HOUR, event, insert, micros, settle, take, take_one
 from aftercommit.testing.settling import MINUTE, WORDS
 
 
@@ -129,9 +129,11 @@ class FailuresContract(StoreHooks):
         else:
             assert await settle(store, (await take_one(store)).lease, DONE)
         if way == "purged":
-            assert await records.purge(MINUTE * 0, dead=False, limit=10) == 1
+            self.change(done_at=self.now() - HOUR)  # some clocks count in milliseconds
+            assert await records.purge(MINUTE, dead=False, limit=10) == 1
         if way == "aged":
-            assert await records.purge_aged(MINUTE * 0, limit=10) == 2
+            self.change(created_at=self.now() - HOUR)
+            assert await records.purge_aged(MINUTE, limit=10) == 2
         assert await records.count_dead(EventFilter()) == (way != "aged")
         kept = [] if way == "aged" else [(1, "stays")]
         assert told(await records.failures(given.event_id, None)) == kept
