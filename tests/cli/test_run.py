@@ -38,6 +38,27 @@ def test_a_process_of_its_own_delivers_until_it_is_told_to_stop(name: str, tmp_p
     writer.close()
 
 
+@pytest.mark.parametrize("server", ["mysql", "redis"])
+def test_it_delivers_from_servers_and_tells_its_state(
+    server: str, request: pytest.FixtureRequest, tmp_path: Path, here: Here
+) -> None:
+    url = request.getfixturevalue(f"{server}_url")
+    table = request.getfixturevalue("redis_table") if server == "redis" else "cli_long"
+    journal = write_shop(tmp_path, url, table=table, poll_interval=0.05, drain_timeout=0.2)
+    writer = _writer(url, table=table)
+    with Running("run", "shop:outbox", "--http", "127.0.0.1:0", folder=tmp_path) as running:
+        address = running.until("probes on http://")[0].split("http://")[1].strip()
+        running.workers(1)
+        _write(writer, 1)
+        until_noted(journal, 1)
+        assert here("healthcheck", "ready", "--http", address).code == 0
+        _write(writer, -1)
+        _until(lambda: _held(writer) == 1)
+        assert running.stop() == 0
+    assert (writer.stats().backlog.new, _held(writer)) == (1, 0), "what it held is given back"
+    writer.close()
+
+
 def test_what_is_due_is_delivered_and_the_program_ends(tmp_path: Path) -> None:
     journal = write_shop(tmp_path)
     writer = _writer(f"sqlite:///{tmp_path / 'shop.db'}")
@@ -71,8 +92,8 @@ def test_two_processes_deliver_what_a_third_writes_and_leave_nothing_behind(post
     writer.close()
 
 
-def test_no_worker_outlives_its_parent(tmp_path: Path) -> None:
-    write_shop(tmp_path)
+def test_no_worker_outlives_its_parent(postgres_url: str, tmp_path: Path) -> None:
+    write_shop(tmp_path, postgres_url, table="cli_orphans", create_schema=True)
     with Running("run", "shop:aio", "--processes", "2", folder=tmp_path) as running:
         running.workers(2)
         running.process.kill()
