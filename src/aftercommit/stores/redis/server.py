@@ -117,7 +117,7 @@ class Server:
             return SchemaMismatch(
                 f"{table} was made with {kept}, this outbox has {self._order}",
                 fix=f"give this process {kept}; or stop all others and call outbox.create_schema() of this one",
-                kept=kept._asdict(),
+                kept={"ordered": kept.ordered, "on_dead": kept.on_dead},
             )
         return None
 
