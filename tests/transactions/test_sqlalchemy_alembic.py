@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from alembic import command
@@ -21,6 +23,7 @@ from sqlalchemy.orm import Session
 from aftercommit import InvalidOption, Outbox, SchemaMismatch, SchemaStatus, UnsupportedTransaction, schema_sql
 from aftercommit.alembic import downgrade, include_object, process_revision_directives, upgrade
 from aftercommit.stores.scripts import newest_version
+from tests.conftest import execute_postgres, other_database
 from tests.transactions.sqlalchemy_kit import Shop, plain
 
 #: The schema of this release.
@@ -219,6 +222,15 @@ MAKO = (
 )
 
 
+@pytest.fixture
+def empty_postgres_url(postgres_url: str) -> Iterator[str]:
+    """What other tests have left in the worker's own database would be part of the comparison."""
+    name = f"aftercommit_{uuid4().hex[:12]}"
+    execute_postgres(postgres_url, f"CREATE DATABASE {name}")
+    yield other_database(postgres_url, name)
+    execute_postgres(postgres_url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
 @pytest.mark.filterwarnings("ignore:Skipped unsupported reflection of expression-based index")
 @pytest.mark.parametrize("hooks", ["both", "one"])
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
@@ -226,7 +238,7 @@ def test_autogenerate_on_an_empty_database_makes_what_works(
     database: str, hooks: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """`alembic revision --autogenerate`, `upgrade head`, start; and nothing is left to do, and all of it goes again."""
-    url = f"sqlite:///{tmp_path}/app.db" if database == "sqlite" else request.getfixturevalue("postgres_url")
+    url = f"sqlite:///{tmp_path}/app.db" if database == "sqlite" else request.getfixturevalue("empty_postgres_url")
     config = configured(tmp_path, url, hooks)
     command.revision(config, autogenerate=True, rev_id="first")
     (written,) = (tmp_path / "versions").glob("first*.py")
