@@ -8,11 +8,15 @@ from typing import Any
 from wsgiref.util import setup_testing_defaults
 
 import pytest
+from httpx import ASGITransport, AsyncClient
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from aftercommit import StoreUnavailable
 from aftercommit.django import outbox
 from aftercommit.django.asgi import get_asgi_application
 from aftercommit.django.wsgi import get_wsgi_application
+from aftercommit.web import probes_app
 from tests.django import kit
 
 REQUEST = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b""}
@@ -59,6 +63,21 @@ def test_wsgi_starts_with_the_first_request_and_not_when_it_is_loaded() -> None:
         assert outbox.is_started
         owners.append(outbox._engine.owner)
     assert owners[0] == owners[1]
+
+
+def test_probes_answer_beside_djangos_own_application() -> None:
+    """As docs/serving.md tells it."""
+    probes, django = Starlette(routes=[Mount("/outbox", probes_app(outbox))]), get_asgi_application()
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        is_probe = scope["type"] == "http" and scope["path"].startswith("/outbox/")
+        await (probes if is_probe else django)(scope, receive, send)
+
+    async def codes() -> list[int]:
+        async with AsyncClient(transport=ASGITransport(application), base_url="http://localhost") as client:
+            return [(await client.get(path)).status_code for path in ("/outbox/readyz", "/", "/outbox/readyz")]
+
+    assert asyncio.run(codes()) == [503, 404, 200], "the request for Django itself starts its outbox"
 
 
 def test_asgi_starts_and_closes_with_the_server() -> None:
