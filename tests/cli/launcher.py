@@ -12,13 +12,14 @@ from tests.cli.kit import Ended, surroundings
 
 #: Forks for every line of arguments. What is loaded is the program, and nothing of a user's.
 _SCRIPT = """
-import json, os, sys
+import gc, json, os, sys
 from aftercommit.cli.importing import load_command
 from aftercommit.cli.program import COMMANDS, run_program
 from aftercommit import AsyncOutbox, Outbox
 for home in COMMANDS.values():
     load_command(home.module, home.attribute)
 AsyncOutbox(sys.argv[1]), Outbox(sys.argv[1])  # loads the drivers, and connects to nothing
+gc.collect(), gc.freeze()  # else each child looks for garbage in all of it when it ends
 for line in sys.stdin:
     arguments = json.loads(line)
     pid = os.fork()
