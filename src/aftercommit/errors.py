@@ -170,6 +170,10 @@ class CannotStart(OutboxError, RuntimeError, code="AC050"):
     """The command line could not find or load the outbox that it was told to work with."""
 
 
+class UniqueKeyUnsupported(OutboxError, RuntimeError, code="AC075"):
+    """The event has a unique key, and where it is written none can be kept; nothing was written."""
+
+
 class InvalidPayloadType(OutboxError, TypeError, code="AC017"):
     """A class cannot serve as a type of payload, or what was declared for it does not fit it."""
 

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from aftercommit.errors import InvalidOption, OutboxError
-from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
+from aftercommit.events.claims import Claim, ClaimRequest, Inserted, Lease, NewEvent, RowKey, Settlement
 from aftercommit.events.headers import HeaderCodec, headers_by
 from aftercommit.events.order import Heads, HeadsRequest, KeyClaimRequest, Order
 from aftercommit.ports import (
@@ -26,6 +26,7 @@ from aftercommit.ports import (
 from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.execution import Executor, Fault, explained
 from aftercommit.stores.sql.firsts import Firsts
+from aftercommit.stores.sql.inserts import Inserts
 from aftercommit.stores.sql.membership import SqlMembership
 from aftercommit.stores.sql.pauses import SqlPauses
 from aftercommit.stores.sql.records import SqlRecords
@@ -37,7 +38,6 @@ from aftercommit.stores.sql.rows import (
     POSITION,
     claimed_of,
     held_row,
-    insert_values,
     to_micros,
 )
 from aftercommit.stores.sql.runs import head_of, run_values
@@ -89,6 +89,7 @@ class SqlStore:
             keeps_order=not dialect.unordered,
             leases_firsts=ordered and (serialize_keys or dialect.has_one_writer),
             wakes_others=self.wakes_others and "notify" in self._sql,
+            unique_keys="insert_unique" in self._sql,
         )
         dialect.refuse_impossible(self._sql, ordered=ordered, serialize_keys=serialize_keys)
         done = self._sql["delete" if delete_completed else "done"]
@@ -96,6 +97,7 @@ class SqlStore:
         self._runs = dialect.runs(executor, self._sql, dialect)
         self.order = Order(ordered, on_dead)
         self._firsts = Firsts(self._sql, dialect, blocks=on_dead == "block")
+        self._inserts = Inserts(self._sql, dialect, executor.fault_of)
         self._schema = Schema(executor, self._sql, self.names, creates=create_schema, order=self.order)
         self.drop_schema = self._schema.drop
         self._table = own_table(executor, dialect, self._sql, self.names, self._schema)
@@ -171,34 +173,27 @@ class SqlStore:
         await self._explained(self._table.refuse_foreign(handle, tx, self.where))
 
     async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> Collection[RowKey] | None:
-        if not events:
-            return None
+        return (await self._written(tx, events, self._inserts.plain)).free if events else None
+
+    async def insert_unique(self, tx: Tx, events: Sequence[NewEvent]) -> Inserted:
+        return await self._written(tx, events, self._inserts.unique)
+
+    async def _written(
+        self, tx: Tx, events: Sequence[NewEvent], insert: Callable[..., Coroutine[Any, Any, Collection[RowKey] | None]]
+    ) -> Inserted:
         try:
             if self.capabilities.serializes_keys:
                 await self._lock_keys(tx, [event.event.key for event in events])
             if self.capabilities.leases_firsts:
                 events = await self._firsts.only(tx, events)
-            await self._insert(tx, events)
+            refused = await insert(tx, events)
         except Exception as error:
             self._explain(error)
             raise
-        if not self.capabilities.leases_firsts:
-            return None
-        return {RowKey(new.event.event_id, new.handler_id) for new in events if new.owner is None}
-
-    async def _insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
-        if len(events) == 1:
-            statement = self._sql["insert"]
-            await tx.execute(statement.sql, statement.values(insert_values(events[0], self._times)))
-            return
-        rows = [insert_values(event, self._times) for event in events]
-        if (array := self.dialect.array) is not None:
-            statement = self._sql["insert_many"]
-            columns = [array(column) for column in zip(*map(statement.values, rows), strict=True)]
-            await tx.execute(statement.sql, columns)
-        else:  # in one call, which writes all or none
-            statement = self._sql["insert"]
-            await tx.execute_many(statement.sql, list(map(statement.values, rows)))
+        free: Collection[RowKey] | None = None
+        if self.capabilities.leases_firsts:
+            free = {RowKey(new.event.event_id, new.handler_id) for new in events if new.owner is None}
+        return Inserted(free, refused or ())
 
     async def _lock_keys(self, tx: Tx, keys: Sequence[str | None]) -> None:
         """Before their positions are drawn."""
