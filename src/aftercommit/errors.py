@@ -3,7 +3,7 @@
 OutboxError
 ├── NotInTransaction, TransactionEnded, UnsupportedTransaction, NotAwaited          the caller's transaction
 ├── InvalidEvent: InvalidName, InvalidPayload, PayloadTooLarge, InvalidHeaders,
-│                 InvalidSchedule                                                   what was to be written
+│                 InvalidSchedule; UniqueKeyUnsupported                             what was to be written
 ├── InvalidPayloadType                                                              how a payload class was declared
 ├── PayloadNotText, UndecodablePayload                                              what was read from an event
 ├── DuplicateListener, InvalidListener, UnroutableEvent, InvalidHandler,

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
+from inspect import isawaitable, iscoroutine
 from typing import Final
 
-from aftercommit.errors import NotInTransaction, UniqueKeyUnsupported
-from aftercommit.events.claims import NewEvent, RowKey, deadline_of, partition_of
+from msgspec.structs import replace
+
+from aftercommit.errors import InvalidOption, NotInTransaction
+from aftercommit.events.claims import Claimed, Lease, NewEvent, RowKey, deadline_of, partition_of
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
@@ -15,7 +20,7 @@ from aftercommit.hooks import WriterHook, at_work
 from aftercommit.meter import Meter
 from aftercommit.ports import EventStore, Runtime, TxContext
 from aftercommit.writing.borders import HotPath, TakesRows
-from aftercommit.writing.written import Written, events_of, guarded, refuse_async, tell_written
+from aftercommit.writing.uniques import refuse_unique, suppressed
 
 log = Log("aftercommit.writer")
 
@@ -23,8 +28,6 @@ _NO_TIME: Final = timedelta(0)
 
 #: One row, which serves all handlers.
 _FOR_ALL: Final = ("",)
-
-_NONE: Final[Collection[RowKey]] = ()
 
 
 class OutboxWriter:
@@ -61,12 +64,12 @@ class OutboxWriter:
         refuse_without_transaction(context, self._store)
         batch = events if self._hook is None else self._before(events)
         if batch:
-            written, refused = self._written(batch, context), _NONE
+            written = self._written(batch, context)
             try:
-                if not written.has_unique:
-                    free = await self._store.insert(context.tx, written.rows)
-                else:
+                if written.has_unique:
                     free, refused = await self._store.insert_unique(context.tx, written.rows)
+                else:
+                    free, refused = await self._store.insert(context.tx, written.rows), ()
             except Exception as error:
                 written.cancel(written.rows)
                 self._failed(batch, error)
@@ -76,25 +79,14 @@ class OutboxWriter:
                 self._failed(batch, error)
                 raise
             if refused:
-                batch = self._suppressed(batch, written, refused)
+                written.cancel(written.lose(refused))
+                batch = suppressed(batch, refused, self._meter)
             if free is not None:
                 written.leased_but(free)
             self._follow(written, context)
             if self._hook is not None:
-                guarded(self._hook, "after_write", batch)
+                _guarded(self._hook, "after_write", batch)
         return [event.event_id for event in batch]
-
-    def _suppressed(
-        self, batch: Sequence[EventEnvelope], written: Written, refused: Collection[RowKey]
-    ) -> list[EventEnvelope]:
-        """What was written, when some events were not, because others with their unique keys are not done."""
-        written.cancel(written.lose(refused))
-        self._meter.count("write_duplicates", len(refused))
-        gone = {key.event_id for key in refused}
-        for event in batch:
-            if event.event_id in gone:
-                log.debug("%r is not written: an event with its unique key %r is not done", event, event.unique_key)
-        return [event for event in batch if event.event_id not in gone]
 
     def join(self, events: Sequence[EventEnvelope], context: TakesRows) -> list[str]:
         """Like `write_all`, on a transaction that takes the rows. Awaits nothing."""
@@ -110,19 +102,19 @@ class OutboxWriter:
                 raise
             self._follow(written, context)
             if self._hook is not None:
-                guarded(self._hook, "after_write", batch)
+                _guarded(self._hook, "after_write", batch)
         return [event.event_id for event in batch]
 
     def _before(self, events: Sequence[EventEnvelope]) -> list[EventEnvelope]:
         if self._hook is None or not events:
             return list(events)
         changed = self._hook.before_write(list(events))
-        refuse_async("before_write", changed)
+        _refuse_async("before_write", changed)
         return list(changed or ())
 
     def _failed(self, events: Sequence[EventEnvelope], error: BaseException) -> None:
         if self._hook is not None:
-            guarded(self._hook, "write_failed", events, error)
+            _guarded(self._hook, "write_failed", events, error)
 
     def _written(self, events: Sequence[EventEnvelope], context: TxContext, *, with_firsts: bool = True) -> Written:
         """The rows to write: one for each event, or for each of its handlers. What has a hot slot is born leased; an
@@ -131,7 +123,7 @@ class OutboxWriter:
         for event in events:
             if event.unique_key is not None:
                 has_unique = True
-                self._refuse_unique(event, is_joined=not with_firsts)
+                refuse_unique(event, self._store, is_joined=not with_firsts)
             try:
                 receivers = self._rows_of(event)
             except Exception as error:
@@ -139,9 +131,8 @@ class OutboxWriter:
                 receivers = ()
                 if self._meter.may_say("rows_of"):
                     log.warning("who receives %r is left to its delivery: %s", event, error_text(error), error=error)
-            if event.unique_key is not None and receivers:
-                # Not done before all its handlers are: they share one row, so that an index can tell.
-                receivers = _FOR_ALL
+            if receivers and event.unique_key is not None:
+                receivers = _FOR_ALL  # it is not done before all of them are, which an index can tell of one row only
             wanted.append((event, receivers, partition_of(event.event_id if event.key is None else event.key)))
         path, deadline, owner, lock_timeout = self._hot_path, 0.0, None, _NO_TIME
         slots: Iterator[bool] = iter(())
@@ -154,21 +145,7 @@ class OutboxWriter:
             for handler_id in receivers or _FOR_ALL:
                 is_hot = len(receivers) > 0 and next(slots, False)
                 rows.append(NewEvent(event, partition, owner if is_hot else None, lock_timeout, handler_id))
-        meter = self._meter if self._meter.exports else None
-        return Written(rows, deadline, path, self._hook, meter, has_unique=has_unique)
-
-    def _refuse_unique(self, event: EventEnvelope, *, is_joined: bool) -> None:
-        if not self._store.capabilities.unique_keys:
-            raise UniqueKeyUnsupported(
-                f"{event.event_type} has the unique_key {event.unique_key!r}, and {self._store.where} keeps none",
-                fix="leave it out, and let the handler pass over what it has done before",
-            )
-        if is_joined:
-            raise UniqueKeyUnsupported(
-                f"{event.event_type} has the unique_key {event.unique_key!r}, and what SQLAlchemy inserts cannot be "
-                "left out when another event has it",
-                fix="write it with outbox.transaction(), or with tx=… on the driver's connection",
-            )
+        return Written(rows, deadline, path, self._hook, has_unique, self._meter if self._meter.exports else None)
 
     def _follow(self, written: Written, context: TxContext) -> None:
         """Let the batch hear of the end of its transaction, when anybody would listen."""
@@ -178,7 +155,7 @@ class OutboxWriter:
                 context.wrote(written)
             return
         if is_active and self._hot_path is not None:
-            self._hot_path.unseen(events_of(written.rows))
+            self._hot_path.unseen(_events_of(written.rows))
         if self._meter.exports:
             tell_written(self._meter, written.rows)
 
@@ -193,6 +170,143 @@ class OutboxWriter:
             written.doubt()
         if written.rows:
             self._follow(written, context)
+
+
+@dataclass(slots=True, eq=False)
+class Written:
+    """The rows of one write, from their INSERT to the end of their transaction."""
+
+    rows: list[NewEvent]
+    #: Of the leases: counted from before the INSERT was sent.
+    deadline: float
+    _hot_path: HotPath | None
+    _hook: WriterHook | None
+    #: Whether some of the events have a unique key.
+    has_unique: bool = False
+    #: Counts what is committed; None where nobody wants to know.
+    _meter: Meter | None = None
+    #: Rows that were born leased as the first of their keys, and those of which nobody knows whether they were.
+    _firsts: dict[RowKey, EventEnvelope] = field(default_factory=dict)
+    _doubtful: list[NewEvent] = field(default_factory=list)
+
+    @property
+    def keys(self) -> list[RowKey]:
+        return [_key_of(row) for row in self.rows]
+
+    def leased_but(self, free: Collection[RowKey]) -> None:
+        """The store has leased these rows as they were asked for, but for some that are free."""
+        refused = [row for row in self.rows if row.owner is not None and _key_of(row) in free]
+        self.cancel(refused)
+        if refused:
+            self.rows = [replace(row, owner=None) if _key_of(row) in free else row for row in self.rows]
+        self._firsts = {_key_of(row): row.event for row in self.rows if _is_first(row)}
+        if self._firsts and self._hot_path is not None:
+            self._hot_path.expect(list(self._firsts.values()))
+
+    def doubt(self) -> None:
+        """The store did not say which rows it has leased: those that it asks about are not delivered from memory."""
+        self._doubtful = [row for row in self.rows if _is_first(row)]
+        self.cancel(self._doubtful)
+        self.rows = [replace(row, owner=None) if row in self._doubtful else row for row in self.rows]
+
+    def lose(self, keys: Collection[RowKey]) -> list[NewEvent]:
+        """Rows that are gone are no part of it any more."""
+        lost = [row for row in self.rows if _key_of(row) in keys]
+        self.rows = [row for row in self.rows if _key_of(row) not in keys]
+        return lost
+
+    def undone(self, keys: Collection[RowKey]) -> None:
+        """Some rows are gone again although their transaction goes on."""
+        self._rolled_back(self.lose(keys))
+
+    def rolled_back(self) -> None:
+        self._rolled_back(self.rows)
+
+    def committed(self) -> None:
+        """Never raises: the caller's commit has happened, and the rows are in the table."""
+        path = self._hot_path
+        try:
+            if path is not None:
+                hot = self._claimed(self.rows)
+                try:
+                    if hot:
+                        path.fill(hot)
+                finally:
+                    if self._firsts:
+                        path.not_expected(list(self._firsts.values()))
+                if self._doubtful:
+                    path.give_back(self._claimed(self._doubtful))
+                if len(hot) < len(self.rows):
+                    path.left_in_table([row.event for row in self.rows if row.owner is None])
+        except Exception as error:
+            log.error("committed events are left to the poller: %s", error_text(error), error=error)
+        if self._meter is not None:
+            tell_written(self._meter, self.rows)
+        if self._hook is not None:
+            _guarded(self._hook, "after_commit", _events_of(self.rows))
+
+    def _claimed(self, rows: Sequence[NewEvent]) -> list[Claimed]:
+        """Those that were born leased."""
+        return [
+            Claimed(row.event, Lease(_key_of(row), row.owner, 1, self.deadline), 0, None)
+            for row in rows
+            if row.owner is not None
+        ]
+
+    def cancel(self, rows: Sequence[NewEvent]) -> None:
+        """Give back the slots of rows that will not be committed, or not leased."""
+        count = sum(row.owner is not None for row in rows)
+        if count and self._hot_path is not None:
+            self._hot_path.cancel(count)
+            if gone := [self._firsts.pop(key) for row in rows if (key := _key_of(row)) in self._firsts]:
+                self._hot_path.not_expected(gone)
+
+    def _rolled_back(self, rows: Sequence[NewEvent]) -> None:
+        self.cancel(rows)
+        if self._hook is not None:
+            _guarded(self._hook, "after_rollback", _events_of(rows))
+
+
+def _key_of(row: NewEvent) -> RowKey:
+    return RowKey(row.event.event_id, row.handler_id)
+
+
+def _is_first(row: NewEvent) -> bool:
+    return row.owner is not None and row.event.key is not None
+
+
+def _events_of(rows: Sequence[NewEvent]) -> list[EventEnvelope]:
+    """The events of rows, each once."""
+    return list({row.event.event_id: row.event for row in rows}.values())
+
+
+def tell_written(meter: Meter, rows: Sequence[NewEvent]) -> None:
+    """Events by their types, each once, however many handlers have a row of it."""
+    for event_type, count in Counter(event.event_type for event in _events_of(rows)).items():
+        meter.tell("written", event_type, count)
+
+
+def _guarded(hook: WriterHook, phase: str, events: Sequence[EventEnvelope], *more: object) -> None:
+    """Run a phase of the hook that must not reach the caller."""
+    if not events:
+        return
+    work: Callable[..., object] | None = getattr(hook, phase, None)  # one that derives from nothing has what it needs
+    if work is None:
+        return
+    try:
+        # A list of its own: what a hook does to it is not done to the batch.
+        _refuse_async(phase, work(list(events), *more))
+    except Exception as error:
+        log.error("%s of the writer hook failed and is ignored: %s", phase, error_text(error), error=error)
+
+
+def _refuse_async(phase: str, returned: object) -> None:
+    if isawaitable(returned):
+        if iscoroutine(returned):
+            returned.close()
+        raise InvalidOption(
+            f"{phase} of the writer hook is async, so nothing of it has run", fix="write it as plain def"
+        )
 
 
 def refuse_without_transaction(context: TxContext, store: EventStore) -> None:

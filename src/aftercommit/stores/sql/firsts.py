@@ -25,6 +25,15 @@ class Firsts:
         self._dialect = dialect
         self._blocks = blocks
 
+    async def lock(self, tx: Tx, events: Sequence[NewEvent], table: str) -> None:
+        """Before the positions of what has a key are drawn."""
+        named = [new.event.key for new in events if new.event.key is not None]
+        if named:
+            statement = self._sql["lock_keys"]
+            # Prepared, as it has no plan that could go wrong. It waits, and so it is a statement of its own: a snapshot
+            # is older than the locks of its statement.
+            await tx.execute(statement.sql, statement.bind(table=table, keys=self._dialect.list(named)))
+
     async def only(self, tx: Tx, events: Sequence[NewEvent]) -> Sequence[NewEvent]:
         """The events as they may be written: what is not the first of its key is born free."""
         asked = [

@@ -26,7 +26,6 @@ from aftercommit.ports import (
 from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.execution import Executor, Fault, explained
 from aftercommit.stores.sql.firsts import Firsts
-from aftercommit.stores.sql.inserts import Inserts
 from aftercommit.stores.sql.membership import SqlMembership
 from aftercommit.stores.sql.pauses import SqlPauses
 from aftercommit.stores.sql.records import SqlRecords
@@ -38,6 +37,7 @@ from aftercommit.stores.sql.rows import (
     POSITION,
     claimed_of,
     held_row,
+    insert_values,
     to_micros,
 )
 from aftercommit.stores.sql.runs import head_of, run_values
@@ -45,6 +45,7 @@ from aftercommit.stores.sql.schema import Schema
 from aftercommit.stores.sql.statements import Statements, TableNames, statements_of
 from aftercommit.stores.sql.steps import script_of
 from aftercommit.stores.sql.table import OwnTable
+from aftercommit.stores.sql.uniques import Uniques
 
 T = TypeVar("T")
 
@@ -97,7 +98,7 @@ class SqlStore:
         self._runs = dialect.runs(executor, self._sql, dialect)
         self.order = Order(ordered, on_dead)
         self._firsts = Firsts(self._sql, dialect, blocks=on_dead == "block")
-        self._inserts = Inserts(self._sql, dialect, executor.fault_of)
+        self._uniques = Uniques(self._sql, dialect, self._insert, executor.fault_of)
         self._schema = Schema(executor, self._sql, self.names, creates=create_schema, order=self.order)
         self.drop_schema = self._schema.drop
         self._table = own_table(executor, dialect, self._sql, self.names, self._schema)
@@ -173,17 +174,17 @@ class SqlStore:
         await self._explained(self._table.refuse_foreign(handle, tx, self.where))
 
     async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> Collection[RowKey] | None:
-        return (await self._written(tx, events, self._inserts.plain)).free if events else None
+        return (await self._written(tx, events, self._insert)).free if events else None
 
     async def insert_unique(self, tx: Tx, events: Sequence[NewEvent]) -> Inserted:
-        return await self._written(tx, events, self._inserts.unique)
+        return await self._written(tx, events, self._uniques.insert)
 
     async def _written(
         self, tx: Tx, events: Sequence[NewEvent], insert: Callable[..., Coroutine[Any, Any, Collection[RowKey] | None]]
     ) -> Inserted:
         try:
             if self.capabilities.serializes_keys:
-                await self._lock_keys(tx, [event.event.key for event in events])
+                await self._firsts.lock(tx, events, self._table.lock_name)
             if self.capabilities.leases_firsts:
                 events = await self._firsts.only(tx, events)
             refused = await insert(tx, events)
@@ -195,14 +196,19 @@ class SqlStore:
             free = {RowKey(new.event.event_id, new.handler_id) for new in events if new.owner is None}
         return Inserted(free, refused or ())
 
-    async def _lock_keys(self, tx: Tx, keys: Sequence[str | None]) -> None:
-        """Before their positions are drawn."""
-        named = [key for key in keys if key is not None]
-        if named:
-            statement = self._sql["lock_keys"]
-            # Prepared, as it has no plan that could go wrong. It waits, and so it is a statement of its own: a snapshot
-            # is older than the locks of its statement.
-            await tx.execute(statement.sql, statement.bind(table=self._table.lock_name, keys=self.dialect.list(named)))
+    async def _insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
+        if len(events) == 1:
+            statement = self._sql["insert"]
+            await tx.execute(statement.sql, statement.values(insert_values(events[0], self._times)))
+            return
+        rows = [insert_values(event, self._times) for event in events]
+        if (array := self.dialect.array) is not None:
+            statement = self._sql["insert_many"]
+            columns = [array(column) for column in zip(*map(statement.values, rows), strict=True)]
+            await tx.execute(statement.sql, columns)
+        else:  # in one call, which writes all or none
+            statement = self._sql["insert"]
+            await tx.execute_many(statement.sql, list(map(statement.values, rows)))
 
     async def claim(self, request: ClaimRequest) -> Claim:
         _refuse_nobody(request.owner)

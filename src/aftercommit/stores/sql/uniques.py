@@ -1,44 +1,35 @@
-"""How new rows get into the table: by one statement where that can be; those with a unique key only while no other
-event that is not done has it."""
+"""How events with a unique key get into the table: only while no other event that is not done has it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
+from typing import Any
 
 from aftercommit.events.claims import NewEvent, RowKey
 from aftercommit.ports import Tx
 from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.execution import Fault
-from aftercommit.stores.sql.rows import insert_values, unique_values
+from aftercommit.stores.sql.rows import unique_values
 from aftercommit.stores.sql.statements import Statements
 
+#: Writes events that have none.
+Insert = Callable[[Tx, Sequence[NewEvent]], Coroutine[Any, Any, None]]
 
-class Inserts:
+
+class Uniques:
     """In the transaction that it is given, in order, all or none."""
 
-    def __init__(self, sql: Statements, dialect: Dialect, fault_of: Callable[[Exception], Fault]) -> None:
+    def __init__(
+        self, sql: Statements, dialect: Dialect, plain: Insert, fault_of: Callable[[Exception], Fault]
+    ) -> None:
         self._sql = sql
         self._dialect = dialect
+        self._plain = plain
         self._times = dialect.times
         self._fault_of = fault_of
 
-    async def plain(self, tx: Tx, events: Sequence[NewEvent]) -> None:
-        """Events without a unique key."""
-        if len(events) == 1:
-            statement = self._sql["insert"]
-            await tx.execute(statement.sql, statement.values(insert_values(events[0], self._times)))
-            return
-        rows = [insert_values(event, self._times) for event in events]
-        if (array := self._dialect.array) is not None:
-            statement = self._sql["insert_many"]
-            columns = [array(column) for column in zip(*map(statement.values, rows), strict=True)]
-            await tx.execute(statement.sql, columns)
-        else:  # in one call, which writes all or none
-            statement = self._sql["insert"]
-            await tx.execute_many(statement.sql, list(map(statement.values, rows)))
-
-    async def unique(self, tx: Tx, events: Sequence[NewEvent]) -> Collection[RowKey]:
+    async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> Collection[RowKey]:
         """Events some of which have a unique key; those that are not written. The database's unique index decides, at
         every level of isolation, and lets the second of two transactions wait for the first."""
         if (array := self._dialect.array) is not None and len(events) > 1:
@@ -60,7 +51,7 @@ class Inserts:
     async def _one(self, tx: Tx, event: NewEvent) -> bool:
         """Whether it is written."""
         if event.event.unique_key is None:
-            await self.plain(tx, [event])
+            await self._plain(tx, [event])
             return True
         statement = self._sql["insert_unique"]
         try:
