@@ -61,7 +61,7 @@ class AsyncOutbox(AsyncPausing):
         """Write an event in the caller's transaction: an envelope, a type and a payload, or an object.
 
         Gives the event id, None when a hook suppressed it. Everything is checked before the transaction is touched.
-        By name: key, aggregate_type, aggregate_id, tenant_id, headers, context, available_at or deliver_after.
+        By name: key, aggregate_type, aggregate_id, tenant_id, headers, context, available_at or deliver_after, unique_key.
         """
         envelope = self._composer.compose(event, payload, **options)
         if not self._needs_transaction and tx is None and not has_any(self):

@@ -62,7 +62,7 @@ class Outbox(BlockingPausing):
         """Write an event in the caller's transaction: an envelope, a type and a payload, or an object.
 
         Returns the event id, None when a hook suppressed it. Everything is checked before the transaction is touched.
-        By name: key, aggregate_type, aggregate_id, tenant_id, headers, context, available_at or deliver_after.
+        By name: key, aggregate_type, aggregate_id, tenant_id, headers, context, available_at or deliver_after, unique_key.
         """
         ids = self._write([self._composer.compose(event, payload, **options)], tx)
         return ids[0] if ids else None

@@ -313,7 +313,10 @@ def test_a_table_of_another_name_has_side_tables_of_that_name(path: Path, table:
     assert objects(path) - DEFAULT_NAMES == {
         table,
         *(f"{table}_{side}" for side in ("schema", "instance", "partition", "failure", "pause")),
-        *(f"{table}_{index}" for index in ("event", "pending", "ended", "dead", "order", "blocking", "failed")),
+        *(
+            f"{table}_{index}"
+            for index in ("event", "pending", "ended", "dead", "order", "blocking", "failed", "unique")
+        ),
     }
 
 
