@@ -60,8 +60,8 @@ class AsyncOutbox(AsyncPausing):
     ) -> Writing:
         """Write an event in the caller's transaction: an envelope, a type and a payload, or an object.
 
-        Gives the event id, None when a hook suppressed it. Everything is checked before the transaction is touched.
-        By name: key, aggregate_type, aggregate_id, tenant_id, headers, context, available_at or deliver_after, unique_key.
+        Gives the event id; None when a hook suppressed it, or its unique_key is taken. All is checked before that. By
+        name: key, aggregate_type, aggregate_id, tenant_id, headers, context, available_at, deliver_after, unique_key.
         """
         envelope = self._composer.compose(event, payload, **options)
         if not self._needs_transaction and tx is None and not has_any(self):
@@ -91,7 +91,7 @@ class AsyncOutbox(AsyncPausing):
             return await self._write_all(envelopes, transaction)
 
     def write_all(self, events: Iterable[object], *, tx: Any = None) -> Coroutine[Any, Any, list[str]]:
-        """Write many at once; their ids in order. All are checked before the first is written."""
+        """Write many at once; the ids of what was written, in order. All are checked before the first is written."""
         envelopes = [self._composer.compose(event) for event in events]
         if not self._needs_transaction and tx is None and not has_any(self):
             return PendingWrite(f"{len(envelopes)} events", lambda: self._write_all_at_once(envelopes))
