@@ -67,7 +67,7 @@ class AsyncOutbox(AsyncPausing):
         if not self._needs_transaction and tx is None and not has_any(self):
             return PendingWrite(envelope.event_type, lambda: self._write_at_once(envelope))
         context = self._context(tx)
-        if not isinstance(context, OwnedTransaction) and isinstance(context, UnitOfWork) and context.is_at_once:
+        if not isinstance(context, OwnedTransaction) and isinstance(context, UnitOfWork) and context.takes([envelope]):
             ids = self._join([envelope], context)
             return cast("Writing", EventId(ids[0])) if ids else suppressed(envelope.event_type)
         refuse_without_transaction(context, self._store)
@@ -96,7 +96,7 @@ class AsyncOutbox(AsyncPausing):
         if not self._needs_transaction and tx is None and not has_any(self):
             return PendingWrite(f"{len(envelopes)} events", lambda: self._write_all_at_once(envelopes))
         context = self._context(tx)
-        if isinstance(context, UnitOfWork) and context.is_at_once:
+        if isinstance(context, UnitOfWork) and context.takes(envelopes):
             return cast("Coroutine[Any, Any, list[str]]", EventIds(self._join(envelopes, context)))
         refuse_without_transaction(context, self._store)
         pending = PendingWrite(f"{len(envelopes)} events", lambda: self._write_all(envelopes, context))

@@ -14,18 +14,12 @@ from aftercommit.ports import EventStore
 log = Log("aftercommit.writer")
 
 
-def refuse_unique(event: EventEnvelope, store: EventStore, *, is_joined: bool) -> None:
-    """Where it would be passed over. `is_joined`: somebody else inserts the row."""
+def refuse_unique(event: EventEnvelope, store: EventStore) -> None:
+    """Where it would be passed over."""
     if not store.capabilities.unique_keys:
         raise UniqueKeyUnsupported(
             f"{event.event_type} has the unique_key {event.unique_key!r}, and {store.where} keeps none",
             fix="leave it out, and let the handler pass over what it has done before",
-        )
-    if is_joined:
-        raise UniqueKeyUnsupported(
-            f"{event.event_type} has the unique_key {event.unique_key!r}, and what SQLAlchemy inserts cannot be left "
-            "out when another event has it",
-            fix="write it with outbox.transaction(), or with tx=… on the driver's connection",
         )
 
 
