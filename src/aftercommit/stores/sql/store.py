@@ -25,7 +25,7 @@ from aftercommit.ports import (
 )
 from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.execution import Executor, Fault, explained
-from aftercommit.stores.sql.firsts import Firsts
+from aftercommit.stores.sql.firsts import Firsts, free_of
 from aftercommit.stores.sql.membership import SqlMembership
 from aftercommit.stores.sql.pauses import SqlPauses
 from aftercommit.stores.sql.records import SqlRecords
@@ -174,27 +174,30 @@ class SqlStore:
         await self._explained(self._table.refuse_foreign(handle, tx, self.where))
 
     async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> Collection[RowKey] | None:
-        return (await self._written(tx, events, self._insert)).free if events else None
-
-    async def insert_unique(self, tx: Tx, events: Sequence[NewEvent]) -> Inserted:
-        return await self._written(tx, events, self._uniques.insert)
-
-    async def _written(
-        self, tx: Tx, events: Sequence[NewEvent], insert: Callable[..., Coroutine[Any, Any, Collection[RowKey] | None]]
-    ) -> Inserted:
+        if not events:
+            return None
         try:
             if self.capabilities.serializes_keys:
                 await self._firsts.lock(tx, events, self._table.lock_name)
             if self.capabilities.leases_firsts:
                 events = await self._firsts.only(tx, events)
-            refused = await insert(tx, events)
+            await self._insert(tx, events)
         except Exception as error:
             self._explain(error)
             raise
-        free: Collection[RowKey] | None = None
-        if self.capabilities.leases_firsts:
-            free = {RowKey(new.event.event_id, new.handler_id) for new in events if new.owner is None}
-        return Inserted(free, refused or ())
+        return free_of(events) if self.capabilities.leases_firsts else None
+
+    async def insert_unique(self, tx: Tx, events: Sequence[NewEvent]) -> Inserted:
+        try:
+            if self.capabilities.serializes_keys:
+                await self._firsts.lock(tx, events, self._table.lock_name)
+            if self.capabilities.leases_firsts:
+                events = await self._firsts.only(tx, events)
+            refused = await self._uniques.insert(tx, events)
+        except Exception as error:
+            self._explain(error)
+            raise
+        return Inserted(free_of(events) if self.capabilities.leases_firsts else None, refused)
 
     async def _insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
         if len(events) == 1:

@@ -6,7 +6,7 @@ SET @aftercommit_patience = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeo
 -- MariaDB writes a table anew for a column, and keeps writers out meanwhile, where an index has a computed column. Without
 -- that index it is done at once, and the index is built beside writers; what keeps order waits for it.
 SET @aftercommit = IF(
-  VERSION() NOT LIKE '%MariaDB%'
+  LOCATE('MariaDB', VERSION()) = 0
   OR (SELECT COUNT(*) FROM information_schema.columns
    WHERE table_schema = IF(LOCATE('.', '{table}') > 0, REPLACE(SUBSTRING_INDEX('{table}', '.', 1), '`', ''), DATABASE())
      AND table_name = REPLACE('{table_name}', '`', '') AND column_name = 'unique_key') > 0
