@@ -180,7 +180,7 @@ class Awaited:
         if name in _PLAIN or not callable(value):
             return Awaited(value) if name in ("dead", "pending", "records") else value
 
-        if name == "transaction":
+        if name in ("transaction", "savepoint"):
             return lambda *a, **k: Awaited(value(*a, **k))
 
         async def awaited(*arguments: Any, **keywords: Any) -> Any:

@@ -166,6 +166,7 @@ NAMES = [
     "Unavailable",
     "UndecodablePayload",
     "UndecodableRow",
+    "UniqueKeyUnsupported",
     "UnknownStore",
     "UnroutableEvent",
     "UnsupportedTransaction",

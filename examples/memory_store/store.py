@@ -76,6 +76,9 @@ class MemoryStore:
                 raise ValueError("duplicate event")
             tx.written |= written
 
+    async def insert_unique(self, tx: Any, events: Sequence[NewEvent]) -> NoReturn:
+        raise NotImplementedError  # its capabilities say so
+
     async def surviving(self, tx: Any, keys: Sequence[RowKey]) -> Collection[RowKey]:
         return {key for key in keys if key in tx.written or key in self._rows.by_key}
 

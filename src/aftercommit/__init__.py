@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from aftercommit.errors import TransactionEnded as TransactionEnded
     from aftercommit.errors import UndecodablePayload as UndecodablePayload
     from aftercommit.errors import UndecodableRow as UndecodableRow
+    from aftercommit.errors import UniqueKeyUnsupported as UniqueKeyUnsupported
     from aftercommit.errors import UnknownStore as UnknownStore
     from aftercommit.errors import UnroutableEvent as UnroutableEvent
     from aftercommit.errors import UnsupportedTransaction as UnsupportedTransaction
@@ -154,7 +155,7 @@ _HOMES = {
         "InvalidPayloadType", "InvalidSchedule", "MissingDriver", "NotAwaited", "NotInTransaction", "OutboxError",
         "PayloadNotText", "PayloadTooLarge", "SchemaMismatch", "SchemaMissing", "StoreBusy", "StoreForbidden",
         "StoreFull", "StoreReadOnly", "StoreUnavailable", "TransactionEnded", "UndecodablePayload", "UndecodableRow",
-        "UnknownStore", "UnroutableEvent", "UnsupportedTransaction",
+        "UniqueKeyUnsupported", "UnknownStore", "UnroutableEvent", "UnsupportedTransaction",
     ),
     "events.claims": ("Claimed", "Lease", "PartitionHasher"),
     "events.classes": ("outbox_event",),

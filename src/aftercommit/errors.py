@@ -3,7 +3,7 @@
 OutboxError
 ├── NotInTransaction, TransactionEnded, UnsupportedTransaction, NotAwaited          the caller's transaction
 ├── InvalidEvent: InvalidName, InvalidPayload, PayloadTooLarge, InvalidHeaders,
-│                 InvalidSchedule                                                   what was to be written
+│                 InvalidSchedule; UniqueKeyUnsupported                             what was to be written
 ├── InvalidPayloadType                                                              how a payload class was declared
 ├── PayloadNotText, UndecodablePayload                                              what was read from an event
 ├── DuplicateListener, InvalidListener, UnroutableEvent, InvalidHandler,
@@ -168,6 +168,10 @@ class MissingDriver(OutboxError, ImportError, code="AC043"):
 
 class CannotStart(OutboxError, RuntimeError, code="AC050"):
     """The command line could not find or load the outbox that it was told to work with."""
+
+
+class UniqueKeyUnsupported(OutboxError, RuntimeError, code="AC075"):
+    """The event has a unique key, and where it is written none can be kept; nothing was written."""
 
 
 class InvalidPayloadType(OutboxError, TypeError, code="AC017"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -101,6 +101,16 @@ class NewEvent(msgspec.Struct, frozen=True):
     owner: str | None = None
     lock_timeout: timedelta = timedelta(0)
     handler_id: str = ""
+
+
+class Inserted(NamedTuple):
+    """What became of new rows."""
+
+    #: The rows that are free, where the store has found out by itself whether they may be leased; None: each is as it
+    #: was asked for.
+    free: Collection[RowKey] | None
+    #: The rows that were not written: their unique key is that of another event that is not done.
+    refused: Collection[RowKey]
 
 
 class ClaimRequest(msgspec.Struct, frozen=True):

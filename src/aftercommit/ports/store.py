@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from aftercommit.errors import InvalidOption, OutboxError
-from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
+from aftercommit.events.claims import Claim, ClaimRequest, Inserted, Lease, NewEvent, RowKey, Settlement
 from aftercommit.events.findings import Finding, LeaseHolder, Waiting
 from aftercommit.events.order import FleetView, Heads, HeadsRequest, Instance, KeyClaimRequest, Order
 from aftercommit.ports.pauses import Pauses
@@ -37,6 +37,8 @@ class Capabilities:
     leases_firsts: bool = False
     #: `wakeups` carries messages between processes.
     wakes_others: bool = False
+    #: `insert_unique` keeps events apart that have a unique key.
+    unique_keys: bool = False
     #: A transaction of the store's own collects commands of the user's, which are called on it by their names.
     takes_commands: bool = False
     #: What a handler changes can be committed together with the outcome of its event. No store does it yet.
@@ -56,7 +58,8 @@ class Capabilities:
 class EventStore(Protocol):
     """The table of events.
 
-    Every method but `insert` and `surviving` runs in a transaction of its own that is committed when it returns.
+    Every method but `insert`, `insert_unique` and `surviving` runs in a transaction of its own that is committed when
+    it returns.
     `settle`, `renew` and `mark_suspect` change a row only where owner and epoch of the lease still stand on it, and
     raise nothing when they do not.
     """
@@ -152,6 +155,11 @@ class EventStore(Protocol):
     async def insert(self, tx: Tx, events: Sequence[NewEvent]) -> Collection[RowKey] | None:
         """Write rows in the caller's transaction, in order. Raises before it writes or writes all. The rows that are
         free, where it has found out by itself whether they may be leased; None: each is as it was asked for."""
+
+    async def insert_unique(self, tx: Tx, events: Sequence[NewEvent]) -> Inserted:
+        """`insert` where some events have a unique key, each of them in one row: such a row is not written while
+        another one with its key is NEW or RETRY, be it one of these. Another transaction that wrote such a row and goes
+        on is waited for. Only where unique keys are kept."""
 
     async def surviving(self, tx: Tx, keys: Sequence[RowKey]) -> Collection[RowKey]:
         """Which of these rows the open transaction still has."""

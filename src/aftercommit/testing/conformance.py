@@ -20,6 +20,7 @@ from aftercommit.testing.records import RecordsContract
 from aftercommit.testing.scheduling import SchedulingContract
 from aftercommit.testing.settling import SettlingContract
 from aftercommit.testing.sharing import SharingContract
+from aftercommit.testing.uniques import UniquesContract
 from aftercommit.testing.writing import WritingContract
 
 
@@ -38,6 +39,7 @@ class CoreConformance(
     FailuresContract,
     PurgingContract,
     PausingContract,
+    UniquesContract,
 ):
     """What a store promises that keeps no order and knows no fleet."""
 

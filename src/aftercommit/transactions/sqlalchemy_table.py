@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -22,6 +22,7 @@ from aftercommit.events.columns import GIVEN, WRITTEN, Kind
 from aftercommit.ports import Callback, Colour, EventStore, SqlTable
 from aftercommit.runtime.threads import run
 from aftercommit.transactions.sqlalchemy_fate import KEY, Batch, Fate, fate_of
+from aftercommit.transactions.sqlalchemy_uniques import insert_unique
 
 
 class Rows:
@@ -89,6 +90,9 @@ class Rows:
         if named:
             sql, parameters = self._described.lock_keys(named)
             connection.execute(sa.text(sql), parameters)
+
+    def insert_unique(self, connection: sa.Connection, fate: Fate, rows: Sequence[NewEvent]) -> Collection[RowKey]:
+        return insert_unique(self._store, connection, fate, rows)
 
     def may_open_store(self, session: Session, bind: sa.Engine | sa.Connection) -> bool:
         """Whether another connection can still make the table. Where writers exclude each other, the driver is asked

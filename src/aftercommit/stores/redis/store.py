@@ -11,7 +11,7 @@ import msgspec
 from redis.exceptions import ResponseError
 
 from aftercommit.errors import InvalidOption, OutboxError, UnsupportedTransaction
-from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
+from aftercommit.events.claims import Claim, ClaimRequest, Inserted, Lease, NewEvent, RowKey, Settlement
 from aftercommit.events.order import Head, Heads, HeadsRequest, HeadState, KeyClaimRequest, Order
 from aftercommit.events.outcome import Dead, Defer, Done, Outcome, Release, Retry
 from aftercommit.events.records import KEPT_FAILURES
@@ -201,6 +201,9 @@ class RedisStore:
             )
         if events:
             tx.add(events)
+
+    async def insert_unique(self, tx: Tx, events: Sequence[NewEvent]) -> Inserted:
+        raise NotImplementedError  # as its capabilities say
 
     async def surviving(self, tx: Tx, keys: Sequence[RowKey]) -> Collection[RowKey]:
         return tx.has(keys) if isinstance(tx, RedisTransaction) else set(keys)

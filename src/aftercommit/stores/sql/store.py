@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from aftercommit.errors import InvalidOption, OutboxError
-from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
+from aftercommit.events.claims import Claim, ClaimRequest, Inserted, Lease, NewEvent, RowKey, Settlement
 from aftercommit.events.headers import HeaderCodec, headers_by
 from aftercommit.events.order import Heads, HeadsRequest, KeyClaimRequest, Order
 from aftercommit.ports import (
@@ -25,7 +25,7 @@ from aftercommit.ports import (
 )
 from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.execution import Executor, Fault, explained
-from aftercommit.stores.sql.firsts import Firsts
+from aftercommit.stores.sql.firsts import Firsts, free_of
 from aftercommit.stores.sql.membership import SqlMembership
 from aftercommit.stores.sql.pauses import SqlPauses
 from aftercommit.stores.sql.records import SqlRecords
@@ -45,6 +45,7 @@ from aftercommit.stores.sql.schema import Schema
 from aftercommit.stores.sql.statements import Statements, TableNames, statements_of
 from aftercommit.stores.sql.steps import script_of
 from aftercommit.stores.sql.table import OwnTable
+from aftercommit.stores.sql.uniques import Uniques
 
 T = TypeVar("T")
 
@@ -89,6 +90,7 @@ class SqlStore:
             keeps_order=not dialect.unordered,
             leases_firsts=ordered and (serialize_keys or dialect.has_one_writer),
             wakes_others=self.wakes_others and "notify" in self._sql,
+            unique_keys="insert_unique" in self._sql,
         )
         dialect.refuse_impossible(self._sql, ordered=ordered, serialize_keys=serialize_keys)
         done = self._sql["delete" if delete_completed else "done"]
@@ -96,6 +98,7 @@ class SqlStore:
         self._runs = dialect.runs(executor, self._sql, dialect)
         self.order = Order(ordered, on_dead)
         self._firsts = Firsts(self._sql, dialect, blocks=on_dead == "block")
+        self._uniques = Uniques(self._sql, dialect, self._insert, executor.fault_of)
         self._schema = Schema(executor, self._sql, self.names, creates=create_schema, order=self.order)
         self.drop_schema = self._schema.drop
         self._table = own_table(executor, dialect, self._sql, self.names, self._schema)
@@ -175,16 +178,26 @@ class SqlStore:
             return None
         try:
             if self.capabilities.serializes_keys:
-                await self._lock_keys(tx, [event.event.key for event in events])
+                await self._firsts.lock(tx, events, self._table.lock_name)
             if self.capabilities.leases_firsts:
                 events = await self._firsts.only(tx, events)
             await self._insert(tx, events)
         except Exception as error:
             self._explain(error)
             raise
-        if not self.capabilities.leases_firsts:
-            return None
-        return {RowKey(new.event.event_id, new.handler_id) for new in events if new.owner is None}
+        return free_of(events) if self.capabilities.leases_firsts else None
+
+    async def insert_unique(self, tx: Tx, events: Sequence[NewEvent]) -> Inserted:
+        try:
+            if self.capabilities.serializes_keys:
+                await self._firsts.lock(tx, events, self._table.lock_name)
+            if self.capabilities.leases_firsts:
+                events = await self._firsts.only(tx, events)
+            refused = await self._uniques.insert(tx, events)
+        except Exception as error:
+            self._explain(error)
+            raise
+        return Inserted(free_of(events) if self.capabilities.leases_firsts else None, refused)
 
     async def _insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
         if len(events) == 1:
@@ -199,15 +212,6 @@ class SqlStore:
         else:  # in one call, which writes all or none
             statement = self._sql["insert"]
             await tx.execute_many(statement.sql, list(map(statement.values, rows)))
-
-    async def _lock_keys(self, tx: Tx, keys: Sequence[str | None]) -> None:
-        """Before their positions are drawn."""
-        named = [key for key in keys if key is not None]
-        if named:
-            statement = self._sql["lock_keys"]
-            # Prepared, as it has no plan that could go wrong. It waits, and so it is a statement of its own: a snapshot
-            # is older than the locks of its statement.
-            await tx.execute(statement.sql, statement.bind(table=self._table.lock_name, keys=self.dialect.list(named)))
 
     async def claim(self, request: ClaimRequest) -> Claim:
         _refuse_nobody(request.owner)

@@ -74,7 +74,7 @@ DIALECT: Final = Dialect(
         ),
         **dict.fromkeys(("owner", "id", "event_type", "aggregate_id"), "nvarchar(256)"),
         **dict.fromkeys(("event_id", "before_id"), "nvarchar(72)"),
-        **dict.fromkeys(("handler_id", "event_key"), "nvarchar(510)"),
+        **dict.fromkeys(("handler_id", "event_key", "unique_key"), "nvarchar(510)"),
         **dict.fromkeys(("aggregate_type", "tenant_id"), "nvarchar(128)"),
         "error": "nvarchar(max)",
         "limit": "bigint",
