@@ -31,6 +31,7 @@ NO_SERVER = "no server: "
 
 def pytest_configure(config: pytest.Config) -> None:
     """Workers hear by their environment which servers there are; without workers the first test that asks finds out."""
+    gc.disable()  # until all is collected: it stays, and to look through it again and again takes a fifth of the time
     if not hasattr(config, "workerinput") and getattr(config.option, "numprocesses", None):
         finding.find_all()
 
@@ -68,6 +69,7 @@ def is_more_than_enough(item: pytest.Item) -> bool:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What was collected stays to the end: nobody who looks for garbage has to look at it."""
     gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
