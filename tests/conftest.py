@@ -272,7 +272,16 @@ def _world_on(
     made.somebody.close()
 
 
-@pytest.fixture(params=[*WAYS, "redis-threads", "redis-asyncio"])
+#: Each differs from another one by its driver alone, or by its runtime. Scenarios in which these have no part are slow
+#: there.
+SELDOM = {"postgres-asyncio", "mariadb-threads", "redis-asyncio"}
+
+
+def ways(*names: str) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.slow) if name in SELDOM else name for name in names]
+
+
+@pytest.fixture(params=ways(*WAYS, "redis-threads", "redis-asyncio"))
 def any_server_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     """The same, and Redis: for scenarios that run no SQL of their own in a transaction."""
     if request.param in WAYS:
