@@ -31,6 +31,7 @@ NO_SERVER = "no server: "
 
 def pytest_configure(config: pytest.Config) -> None:
     """Workers hear by their environment which servers there are; without workers the first test that asks finds out."""
+    gc.disable()  # until all is collected: it stays, and to look through it again and again takes a fifth of the time
     if not hasattr(config, "workerinput") and getattr(config.option, "numprocesses", None):
         finding.find_all()
 
@@ -68,6 +69,7 @@ def is_more_than_enough(item: pytest.Item) -> bool:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What was collected stays to the end: nobody who looks for garbage has to look at it."""
     gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -270,7 +272,16 @@ def _world_on(
     made.somebody.close()
 
 
-@pytest.fixture(params=[*WAYS, "redis-threads", "redis-asyncio"])
+#: Each differs from another one by its driver alone, or by its runtime. Scenarios in which these have no part are slow
+#: there.
+SELDOM = {"postgres-asyncio", "mariadb-threads", "redis-asyncio"}
+
+
+def ways(*names: str) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.slow) if name in SELDOM else name for name in names]
+
+
+@pytest.fixture(params=ways(*WAYS, "redis-threads", "redis-asyncio"))
 def any_server_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     """The same, and Redis: for scenarios that run no SQL of their own in a transaction."""
     if request.param in WAYS:

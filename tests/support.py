@@ -152,6 +152,11 @@ class World:
         what = f"{count} rows with status {status}"
         await self._until(lambda: self.somebody.has_settled(count, status), what, timeout)
 
+    async def until_counted(self, outbox: Any, times: int = 1, counter: str = "dispatch_success") -> None:
+        """Others may see a settled row before it is counted."""
+        counts = outbox._engine.meter.counts
+        await self._until(lambda: counts().get(counter, 0) >= times, f"{times} {counter}", PATIENCE)
+
     async def _until(self, look: Callable[[], object], what: str, timeout: float) -> None:
         watch = threading.Event()
 
