@@ -125,6 +125,8 @@ if TYPE_CHECKING:
     from aftercommit.hooks import PollTrigger as PollTrigger
     from aftercommit.hooks import Tracing as Tracing
     from aftercommit.hooks import WriterHook as WriterHook
+    from aftercommit.inbox.aio import AsyncInbox as AsyncInbox
+    from aftercommit.inbox.blocking import Inbox as Inbox
     from aftercommit.observers.otel import OtelMetrics as OtelMetrics
     from aftercommit.observers.prometheus import PrometheusMetrics as PrometheusMetrics
     from aftercommit.observers.tracing import OtelTracing as OtelTracing
@@ -184,6 +186,8 @@ _HOMES = {
         "AfterCommitHook", "EventInterceptor", "EventListener", "InFlightTracker", "ListenerRegistry",
         "MetricsExporter", "OutboxPollerHandler", "PollResult", "PollTrigger", "Tracing", "WriterHook",
     ),
+    "inbox.aio": ("AsyncInbox",),
+    "inbox.blocking": ("Inbox",),
     "observers.otel": ("OtelMetrics",),
     "observers.prometheus": ("PrometheusMetrics",),
     "observers.tracing": ("OtelTracing",),

@@ -11,7 +11,15 @@ from aftercommit.ports.records import Records
 from aftercommit.ports.runtime import Colour, Monitor, Runtime, Task
 from aftercommit.ports.schema import SchemaStatus
 from aftercommit.ports.sql_table import SqlNames, SqlTable
-from aftercommit.ports.store import Capabilities, Diagnosis, EventStore, Membership, Wakeups, WakeupsUnavailable
+from aftercommit.ports.store import (
+    Capabilities,
+    Diagnosis,
+    EventStore,
+    Membership,
+    Transactional,
+    Wakeups,
+    WakeupsUnavailable,
+)
 from aftercommit.ports.transactions import AdoptedTx, Callback, OpenTransaction, Tx, TxContext, WrittenRows
 
 __all__ = [
