@@ -30,7 +30,7 @@ class AsyncInbox(InboxBase):
         return AsyncOnce(self, receipt_of(message_id, consumer), tx)
 
     def transaction(self, *, isolation: str | None = None) -> AsyncTransaction:
-        """A transaction on the inbox's database; nested it is a savepoint. Of an outbox as target it is the outbox's."""
+        """A transaction on the inbox's database; nested it is a savepoint. Made with an outbox it is that one's."""
         if self._outbox is not None:
             transaction: AsyncTransaction = self._outbox.transaction(isolation=isolation)
             return transaction

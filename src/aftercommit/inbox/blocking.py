@@ -36,7 +36,7 @@ class Inbox(InboxBase):
         return Once(self, receipt_of(message_id, consumer), tx)
 
     def transaction(self, *, isolation: str | None = None) -> Transaction:
-        """A transaction on the inbox's database; nested it is a savepoint. Of an outbox as target it is the outbox's."""
+        """A transaction on the inbox's database; nested it is a savepoint. Made with an outbox it is that one's."""
         if self._outbox is not None:
             transaction: Transaction = self._outbox.transaction(isolation=isolation)
             return transaction

@@ -31,7 +31,7 @@ class Block(Protocol):
         """Raise NotInTransaction, before anything is changed, where what follows would be saved by itself."""
 
     async def enter(self, receipt: Receipt) -> bool:
-        """Begin the block and record the message in it; whether that is the first time. Raises with the block undone."""
+        """Begin the block and record the message in it; whether it is the first time. Raises with the block undone."""
 
     async def leave(self, error: BaseException | None) -> None:
         """End it, and keep what was done in it, or undo it after an error."""
@@ -88,9 +88,7 @@ class DriverBlock:
             await self._say("undo")
             await self._say("release")
         except Exception as error:
-            log.warning(
-                "what the block has done could not be undone alone: roll back all of it (%s)", error_text(error)
-            )
+            log.warning("what a block has done cannot be undone alone: roll back all of it (%s)", error_text(error))
 
     async def _say(self, name: str) -> None:
         await self._tx.execute(self._store.sql[name].sql.replace(_SAVEPOINT, self._savepoint))
@@ -107,6 +105,7 @@ class OwnBlock(ABC):
 
     def refuse(self) -> None:
         """It begins by itself."""
+        return
 
     async def enter(self, receipt: Receipt) -> bool:
         await self._begin()

@@ -32,22 +32,21 @@ class SqlAlchemyBlock:
             raise UnsupportedTransaction(
                 f"tx is a {type(tx).__module__}.{type(tx).__qualname__}", fix="pass a session or a connection"
             )
-        is_async = isinstance(tx, AsyncSession | AsyncConnection)
-        if is_async is not (store.colour is Colour.ASYNC):
+        if isinstance(tx, AsyncSession | AsyncConnection) is not (store.colour is Colour.ASYNC):
             raise UnsupportedTransaction(
                 f"tx is a {type(tx).__name__}, and the inbox is {store.colour.value}",
                 fix="pass a Session or Connection to Inbox, an AsyncSession or AsyncConnection to AsyncInbox",
             )
-        self._waits: Any = tx.run_sync if is_async else None
+        #: Of an async one: runs what blocks where it may wait.
+        self._waits: Any = None
         self._handle: Any = tx
         if isinstance(tx, AsyncSession):
-            self._handle = tx.sync_session
+            self._handle, self._waits = tx.sync_session, tx.run_sync
         elif isinstance(tx, AsyncConnection):
-            self._handle = tx.sync_connection
+            self._handle, self._waits = tx.sync_connection, tx.run_sync
         self._nested: Any = None
 
     async def _done(self, work: Callable[[], T]) -> T:
-        """What blocks is run where it may wait."""
         return work() if self._waits is None else await self._waits(lambda _: work())
 
     def refuse(self) -> None:

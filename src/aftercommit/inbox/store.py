@@ -80,8 +80,8 @@ class InboxStore:
         """Make sure that the table is there. Idempotent."""
         if self.is_ready:
             return
-        if not self._creates and isinstance(self._store, SqliteStore) and not os.path.exists(self._store.path):
-            raise self._missing()  # a connection would make the file
+        if not self._creates and self._has_no_file():
+            raise self._missing()  # a connection would make it
         try:
             mark = await self._explained(self._read_mark())
         except SchemaMissing:
@@ -90,6 +90,9 @@ class InboxStore:
             await self.create_schema()
         else:
             self._become_ready(mark)
+
+    def _has_no_file(self) -> bool:
+        return isinstance(self._store, SqliteStore) and not os.path.exists(self._store.path)
 
     async def begin(self, isolation: str | None = None) -> OpenTransaction:
         return await self._store.begin(isolation)

@@ -39,6 +39,7 @@ __all__ = [
     "SqlNames",
     "SqlTable",
     "Task",
+    "Transactional",
     "Tx",
     "TxContext",
     "Wakeups",
