@@ -1,4 +1,4 @@
-"""What the tests of the inbox share: a consumer that writes bills, in every kind of transaction, and who looks at them."""
+"""What the tests of the inbox share: a consumer that writes bills, in every kind of transaction."""
 
 from __future__ import annotations
 
