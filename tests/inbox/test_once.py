@@ -93,7 +93,7 @@ def test_of_two_at_once_the_second_waits_and_knows_how_the_first_has_ended(
         ended: list[str] = []
 
         async def first() -> None:
-            async with billing.transaction(way) as (tx, run):
+            async with billing.transaction(way) as (tx, run):  # noqa: SIM117
                 async with billing.inbox.once("o-1", consumer="billing", tx=tx) as it:
                     assert it
                     await (run or running(it))("INSERT INTO bill VALUES ('o-1')")
@@ -191,7 +191,7 @@ def test_blocks_inside_of_each_other_are_undone_apart(any_world: World) -> None:
         billing = Billing(any_world)
         await billing.open()
 
-        async with billing.transaction("driver") as (tx, _):
+        async with billing.transaction("driver") as (tx, _):  # noqa: SIM117
             async with billing.inbox.once("outer", consumer="billing", tx=tx):
                 with pytest.raises(Deliberate):
                     async with billing.inbox.once("inner", consumer="billing", tx=tx):

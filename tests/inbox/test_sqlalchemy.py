@@ -126,7 +126,7 @@ def test_a_flush_that_fails_at_the_end_of_the_block_takes_the_id_back(shop: Shop
             session.add(Order(id=1))
             await done(session.flush())
             session.expunge_all()
-            with pytest.raises(Exception, match="(?i)unique|duplicate"):
+            with pytest.raises(Exception, match=r"(?i)unique|duplicate"):
                 async with inbox.once("o-1", consumer="billing", tx=session):
                     session.add(Order(id=1))
             await done(session.commit())
@@ -221,7 +221,7 @@ def test_the_driver_below_the_session_may_be_another_than_the_inboxs(postgres_ur
         engine = create_async_engine(f"postgresql+asyncpg://{address}")
         async with AsyncInbox(postgres_url, table="other_driver", create_schema=True) as inbox:
             for expected in (True, False):
-                async with AsyncSession(engine) as session, session.begin():
+                async with AsyncSession(engine) as session, session.begin():  # noqa: SIM117
                     async with inbox.once("o-1", consumer="billing", tx=session) as first:
                         assert bool(first) is expected
         await engine.dispose()
