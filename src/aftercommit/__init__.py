@@ -29,11 +29,14 @@ if TYPE_CHECKING:
     from aftercommit.errors import InvalidHandler as InvalidHandler
     from aftercommit.errors import InvalidHeaders as InvalidHeaders
     from aftercommit.errors import InvalidListener as InvalidListener
+    from aftercommit.errors import InvalidMessage as InvalidMessage
     from aftercommit.errors import InvalidName as InvalidName
     from aftercommit.errors import InvalidOption as InvalidOption
     from aftercommit.errors import InvalidPayload as InvalidPayload
     from aftercommit.errors import InvalidPayloadType as InvalidPayloadType
     from aftercommit.errors import InvalidSchedule as InvalidSchedule
+    from aftercommit.errors import InvalidSignature as InvalidSignature
+    from aftercommit.errors import MessageTooLarge as MessageTooLarge
     from aftercommit.errors import MissingDriver as MissingDriver
     from aftercommit.errors import NotAwaited as NotAwaited
     from aftercommit.errors import NotInTransaction as NotInTransaction
@@ -157,6 +160,7 @@ _HOMES = {
         "PayloadNotText", "PayloadTooLarge", "SchemaMismatch", "SchemaMissing", "StoreBusy", "StoreForbidden",
         "StoreFull", "StoreReadOnly", "StoreUnavailable", "TransactionEnded", "UndecodablePayload", "UndecodableRow",
         "UnknownStore", "UnroutableEvent", "UnsupportedTransaction",
+        "InvalidMessage", "InvalidSignature", "MessageTooLarge",
     ),
     "events.claims": ("Claimed", "Lease", "PartitionHasher"),
     "events.classes": ("outbox_event",),

@@ -12,6 +12,7 @@ OutboxError
 ├── CannotStart                                                                     the command line
 ├── StoreBusy, StoreUnavailable, StoreFull, StoreReadOnly, StoreForbidden,
 │   SchemaMissing, SchemaMismatch, UndecodableRow                                   the database
+├── InvalidMessage, InvalidSignature, MessageTooLarge                                what came to an inbox
 └── RetryAfterError, Discard, DeadLetter, Unavailable (in aftercommit.events.outcome)      raised by handlers
 """
 
@@ -164,6 +165,19 @@ class ColourMismatch(OutboxError, TypeError, code="AC042"):
 
 class MissingDriver(OutboxError, ImportError, code="AC043"):
     """The library that speaks to this database is not installed."""
+
+
+class InvalidMessage(OutboxError, ValueError, code="AC095"):
+    """What came from a broker or in a request is no message that could be consumed once: it has no id, or cannot be
+    read."""
+
+
+class InvalidSignature(OutboxError, PermissionError, code="AC096"):
+    """A webhook was not signed with the secret, or too long ago."""
+
+
+class MessageTooLarge(OutboxError, ValueError, code="AC097"):
+    """The body of a request is over the limit."""
 
 
 class CannotStart(OutboxError, RuntimeError, code="AC050"):
