@@ -9,6 +9,7 @@ OutboxError
 ├── DuplicateListener, InvalidListener, UnroutableEvent, InvalidHandler,
 │   DuplicateHandler, HandlerTimeout                                                who was to receive it
 ├── InvalidOption, UnknownStore, ColourMismatch                                     how the outbox was built
+├── BrokenRelay                                                                     a relay of your own
 ├── CannotStart                                                                     the command line
 ├── StoreBusy, StoreUnavailable, StoreFull, StoreReadOnly, StoreForbidden,
 │   SchemaMissing, SchemaMismatch, UndecodableRow                                   the database
@@ -164,6 +165,10 @@ class ColourMismatch(OutboxError, TypeError, code="AC042"):
 
 class MissingDriver(OutboxError, ImportError, code="AC043"):
     """The library that speaks to this database is not installed."""
+
+
+class BrokenRelay(OutboxError, RuntimeError, code="AC080"):
+    """A relay has not answered for each of its messages, so none of them counts as sent."""
 
 
 class CannotStart(OutboxError, RuntimeError, code="AC050"):

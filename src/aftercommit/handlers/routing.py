@@ -17,6 +17,7 @@ from aftercommit.handlers.listeners import DefaultListenerRegistry, MultiListene
 from aftercommit.handlers.options import LISTENER_ID, AnyEvent, HandlerSettings, Supports
 from aftercommit.handlers.set import Roster
 from aftercommit.hooks import Listener, ListenerRegistry
+from aftercommit.ports import Resource
 
 #: One row for all: there is nobody to tell apart here.
 _FOR_ALL: Final = ("",)
@@ -83,6 +84,8 @@ class Router:
         self._answers_stay = type(registry) is DefaultListenerRegistry
         self._roster = roster
         self.payloads = payloads
+        #: What handlers need while they are called; opened and closed with the outbox.
+        self.resources: list[Resource] = []
         self._count = 0
         self._routes: dict[str, Route] = {}
         self._found: dict[tuple[str, str], tuple[Route, ...]] = {}
