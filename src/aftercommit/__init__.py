@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from aftercommit.events.order import ClusterMember as ClusterMember
     from aftercommit.events.order import ClusterStats as ClusterStats
     from aftercommit.events.order import PartitionStats as PartitionStats
+    from aftercommit.events.outcome import BatchResult as BatchResult
     from aftercommit.events.outcome import DeadLetter as DeadLetter
     from aftercommit.events.outcome import Discard as Discard
     from aftercommit.events.outcome import DispatchResult as DispatchResult
@@ -170,7 +171,8 @@ _HOMES = {
     "events.names": ("AggregateType", "EventType", "StringAggregateType", "StringEventType"),
     "events.order": ("BlockedKey", "Cluster", "ClusterMember", "ClusterStats", "PartitionStats"),
     "events.outcome": (
-        "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError", "Unavailable",
+        "BatchResult", "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError",
+        "Unavailable",
     ),
     "events.pauses": ("Pause", "PauseKind"),
     "events.queued": ("QueuedEvent", "Source"),

@@ -13,7 +13,8 @@ OutboxError
 ├── CannotStart                                                                     the command line
 ├── StoreBusy, StoreUnavailable, StoreFull, StoreReadOnly, StoreForbidden,
 │   SchemaMissing, SchemaMismatch, UndecodableRow                                   the database
-└── RetryAfterError, Discard, DeadLetter, Unavailable (in aftercommit.events.outcome)      raised by handlers
+├── RetryAfterError, Discard, DeadLetter, Unavailable (in aftercommit.events.outcome)      raised by handlers
+└── WrongBatchResult (there too)                                                    what a handler of batches gave
 """
 
 from __future__ import annotations

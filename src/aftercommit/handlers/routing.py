@@ -49,13 +49,15 @@ class Route:
     takes_metadata: bool = False
     timeout: float | None = None
     supports: Supports | None = None
+    #: It gets lists of up to so many; None: one event each time.
+    batch: int | None = None
     #: It has neither limits nor a destination of its own.
     is_free: bool = True
     #: One function gets the envelope and nothing else, for as long as it wants.
     is_plain: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        has_more = self.payload is not None or self.takes_metadata or self.timeout is not None
+        has_more = self.payload is not None or self.takes_metadata or (self.timeout, self.batch) != (None, None)
         object.__setattr__(self, "is_plain", len(self.functions) == 1 and not has_more)
 
     @classmethod
@@ -71,6 +73,7 @@ class Route:
             takes_metadata=handler.takes_metadata,
             timeout=options.timeout,
             supports=options.supports,
+            batch=options.batch,
             is_free=(options.timeout, options.concurrency, options.rate, options.destination) == (None,) * 4,
         )
 
