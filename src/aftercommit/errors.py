@@ -9,7 +9,7 @@ OutboxError
 ├── DuplicateListener, InvalidListener, UnroutableEvent, InvalidHandler,
 │   DuplicateHandler, HandlerTimeout                                                who was to receive it
 ├── InvalidOption, UnknownStore, ColourMismatch                                     how the outbox was built
-├── BrokenRelay                                                                     a relay of your own
+├── MessageRefused, BrokenRelay                                                                     a relay of your own
 ├── CannotStart                                                                     the command line
 ├── StoreBusy, StoreUnavailable, StoreFull, StoreReadOnly, StoreForbidden,
 │   SchemaMissing, SchemaMismatch, UndecodableRow                                   the database
@@ -170,6 +170,10 @@ class MissingDriver(OutboxError, ImportError, code="AC043"):
 
 class BrokenRelay(OutboxError, RuntimeError, code="AC080"):
     """A relay has not answered for each of its messages, so none of them counts as sent."""
+
+
+class MessageRefused(OutboxError, RuntimeError, code="AC081"):
+    """A broker is there and did not take a message: nobody would get it, or it could not store it."""
 
 
 class CannotStart(OutboxError, RuntimeError, code="AC050"):
