@@ -80,9 +80,9 @@ class Acknowledgements:
 class Nats(Relay):
     """Publishes to JetStream: `to=`, or `subject=`, is a subject or a function of the event.
 
-    `Nats-Msg-Id` is the event's id, so that a stream drops what comes twice within its duplicate window; two relays into
-    one stream are told apart by `message_id_prefix`. Streams are not made: a subject that none takes is a failure of
-    that message. Further options are those of `nats.connect`.
+    `Nats-Msg-Id` is the event's id, so that a stream drops what comes twice within its duplicate window; two relays
+    into one stream are told apart by `message_id_prefix`. Streams are not made: a subject that none takes is a failure
+    of that message. Further options are those of `nats.connect`.
     """
 
     name: ClassVar[str] = "nats"

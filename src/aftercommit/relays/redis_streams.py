@@ -46,9 +46,10 @@ Answer = BaseException | None
 class RedisStreams(Relay):
     """Appends to streams: `to=`, or `stream=`, is the key of one or a function of the event.
 
-    An entry has the payload as `data`, its content type as `datacontenttype`, a field for each attribute of CloudEvents,
-    and `header:…` for each header. `maxlen=` trims the stream, approximately. Done means that the server has it: what
-    it keeps through a crash is a matter of its own settings (`appendfsync`). Further options are those of redis-py.
+    An entry has the payload as `data`, its content type as `datacontenttype`, a field for each attribute of
+    CloudEvents, and `header:…` for each header. `maxlen=` trims the stream, approximately. Done means that the server
+    has it: what it keeps through a crash is a matter of its own settings (`appendfsync`). Further options are those of
+    redis-py.
     """
 
     name: ClassVar[str] = "redis-streams"
@@ -63,10 +64,9 @@ class RedisStreams(Relay):
         answer_timeout: Duration = "10s",
         **options: Any,
     ) -> None:
-        if maxlen is not None and (isinstance(maxlen, bool) or not isinstance(maxlen, int) or maxlen < 1):
-            raise InvalidOption(
-                f"maxlen is {shown(maxlen)}", fix="pass how many entries a stream keeps, or leave it out"
-            )
+        given: Any = maxlen
+        if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < 1):
+            raise InvalidOption(f"maxlen is {shown(maxlen)}", fix="how many entries a stream keeps, or leave it out")
         self._url = url
         self._where = _where(url)
         self._trim = [] if maxlen is None else ["MAXLEN", "~", maxlen]
