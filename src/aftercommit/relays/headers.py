@@ -1,4 +1,4 @@
-"""Texts that go out beside a body: what a line of a header cannot carry is encoded, or refused."""
+"""Texts that go out beside a body as lines of a header, which cannot carry everything."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ def percent_encoded(value: str) -> str:
     return quote(value, safe=_SAFE)
 
 
-def plain_header(name: str, value: str) -> str:
-    """A header of the user's, as it is. One that would become something else on the way is refused: encoded, it would
-    mean something else to whoever reads it."""
+def header_value(value: str) -> str:
+    """A header of the user's: as it is where a line of ASCII can carry it, else percent-encoded like an attribute."""
+    is_plain = value.isascii() and value.isprintable() and value == value.strip()
+    return value if is_plain else percent_encoded(value)
+
+
+def checked_name(name: str) -> str:
+    """Nobody would read an encoded name, so one that is no name in HTTP is refused."""
     if not _NAME.fullmatch(name):
         raise DeadLetter(f"the header name {shown(name)} has characters that a header cannot carry: rename it")
-    if value != value.strip() or not all(each.isprintable() for each in value):
-        raise DeadLetter(f"the header {name} has a line break, or white space at an end, which a header cannot carry")
-    return value
+    return name
 
 
 def place_of(url: str, port: int) -> str:

@@ -15,13 +15,13 @@ from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.names import shown
 from aftercommit.events.outcome import DeadLetter, Unavailable
 from aftercommit.events.redact import error_text
-from aftercommit.relays.headers import percent_encoded, place_of, plain_header
+from aftercommit.relays.headers import checked_name, header_value, percent_encoded, place_of
 from aftercommit.relays.message import Message
 from aftercommit.relays.relay import Relay
 
 try:
-    import nats as driver
     from nats import errors
+    from nats.aio.client import Client
 except ImportError as error:
     raise MissingDriver(f"nats-py is not installed ({error})", fix='pip install "aftercommit[nats]"') from error
 
@@ -103,7 +103,7 @@ class Nats(Relay):
         self._where = "NATS at " + ", ".join(place_of(each, 4222) for each in self._servers)
         self._connect_timeout = seconds_of(connect_timeout, name="connect_timeout", positive=True)
         self._ack_timeout = seconds_of(ack_timeout, name="ack_timeout", positive=True)
-        self._prefix = plain_header("Nats-Msg-Id", message_id_prefix)
+        self._prefix = header_value(message_id_prefix)
         self._options = options
         self._client: Any = None
 
@@ -117,7 +117,8 @@ class Nats(Relay):
         return given
 
     async def open(self) -> None:
-        self._client = await driver.connect(
+        self._client = Client()
+        await self._client.connect(
             self._servers,
             connect_timeout=self._connect_timeout,
             # A connection that is made anew by the driver keeps what was not sent, and sends it after its time.
@@ -147,30 +148,30 @@ class Nats(Relay):
         answers: list[Answer] = [None] * len(messages)
         asked: dict[int, tuple[str, asyncio.Future[Any]]] = {}
         try:
-            async with asyncio.timeout(self._ack_timeout):
-                for number, message in enumerate(messages):
-                    reply, answer = asked[number] = self._acks.expect()
-                    try:
-                        await self._client.publish(message.to, message.body, reply, headers_of(message, self._prefix))
-                    except Exception as error:
-                        del asked[number]
-                        self._acks.forget(reply)
-                        answers[number] = self._judged(error, message)
-                for number, (_, answer) in asked.items():
-                    answers[number] = self._read(await answer, messages[number])
-        except TimeoutError:
-            self.is_lost = True
+            for number, message in enumerate(messages):
+                reply, answer = self._acks.expect()
+                asked[number] = reply, answer
+                try:
+                    await self._client.publish(message.to, message.body, reply, headers_of(message, self._prefix))
+                except Exception as error:
+                    answer.set_result(self._judged(error, message))
+            if asked:
+                await asyncio.wait([answer for _, answer in asked.values()], timeout=self._ack_timeout)
         finally:
-            for number, (reply, answer) in asked.items():
-                if not answer.done():
-                    self._acks.forget(reply)
-                    answers[number] = self._away(f"no acknowledgement within {self._ack_timeout:g} s")
-                elif answers[number] is None and not answer.cancelled():
-                    answers[number] = self._read(answer.result(), messages[number])
+            for reply, _ in asked.values():
+                self._acks.forget(reply)
+        for number, (_, answer) in asked.items():
+            if answer.done():
+                answers[number] = self._read(answer.result(), messages[number])
+            else:
+                self.is_lost = True
+                answers[number] = self._away(f"no acknowledgement within {self._ack_timeout:g} s")
         return answers
 
     def _read(self, answer: Any, message: Message) -> Answer:
         """What has come to the reply subject."""
+        if isinstance(answer, BaseException):
+            return answer
         if answer is None:
             return self._away("the connection was lost")
         if (answer.headers or {}).get("Status") == "503":
@@ -217,9 +218,9 @@ def headers_of(message: Message, prefix: str) -> dict[str, str]:
     for name, value in message.headers.items():
         if name.lower().startswith(_COMMANDS):
             raise DeadLetter(f"the header {name} is a command to NATS: rename it")
-        headers[name] = plain_header(name, value)
-    headers["Nats-Msg-Id"] = prefix + plain_header("Nats-Msg-Id", message.id)
-    headers["content-type"] = plain_header("content-type", message.content_type)
+        headers[checked_name(name)] = header_value(value)
+    headers["Nats-Msg-Id"] = prefix + header_value(message.id)
+    headers["content-type"] = header_value(message.content_type)
     for name, value in message.attributes.items():
         headers[PREFIX + name] = percent_encoded(value)
     return headers
