@@ -97,7 +97,9 @@ class Attempt:
             given = claimed.event if route.payload is None else self._payloads.decode(claimed.event, route.payload)
         except Exception as error:
             return Raised(error)
-        arguments = (given, metadata_of(claimed, route.id)) if route.takes_metadata else (given,)
+        arguments: tuple[object, ...] = (given,)
+        if route.takes_metadata:
+            arguments = (given, metadata_of(claimed, route.id))
         if route.batch is not None:
             arguments = tuple([each] for each in arguments)
         result: Result = NOTHING
