@@ -71,7 +71,7 @@ class Gathering(Generic[T]):
         await self._monitor.wait_for(lambda: self._is_over, linger)
 
 
-class Batches(Generic[T]):
+class Gatherings(Generic[T]):
     """What goes from the lanes into batches, and those that wait for more. Only with both mutexes of the lanes, or with
     that of the workers where no lane is touched."""
 
