@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from aftercommit.config import OutboxConfig as OutboxConfig
     from aftercommit.config import OutboxOptions as OutboxOptions
     from aftercommit.engine import Stats as Stats
+    from aftercommit.errors import BrokenRelay as BrokenRelay
     from aftercommit.errors import CannotStart as CannotStart
     from aftercommit.errors import ColourMismatch as ColourMismatch
     from aftercommit.errors import DuplicateHandler as DuplicateHandler
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from aftercommit.errors import InvalidPayloadType as InvalidPayloadType
     from aftercommit.errors import InvalidSchedule as InvalidSchedule
     from aftercommit.errors import InvalidSignature as InvalidSignature
+    from aftercommit.errors import MessageRefused as MessageRefused
     from aftercommit.errors import MessageTooLarge as MessageTooLarge
     from aftercommit.errors import MissingDriver as MissingDriver
     from aftercommit.errors import NotAwaited as NotAwaited
@@ -85,6 +87,7 @@ if TYPE_CHECKING:
     from aftercommit.events.order import ClusterMember as ClusterMember
     from aftercommit.events.order import ClusterStats as ClusterStats
     from aftercommit.events.order import PartitionStats as PartitionStats
+    from aftercommit.events.outcome import BatchResult as BatchResult
     from aftercommit.events.outcome import DeadLetter as DeadLetter
     from aftercommit.events.outcome import Discard as Discard
     from aftercommit.events.outcome import DispatchResult as DispatchResult
@@ -154,6 +157,7 @@ _HOMES = {
     "config": ("OutboxConfig", "OutboxOptions"),
     "engine": ("Stats",),
     "errors": (
+        "BrokenRelay", "MessageRefused",
         "CannotStart", "ColourMismatch", "DuplicateHandler", "DuplicateListener", "HandlerTimeout", "InvalidEvent",
         "InvalidHandler", "InvalidHeaders", "InvalidListener", "InvalidName", "InvalidOption", "InvalidPayload",
         "InvalidPayloadType", "InvalidSchedule", "MissingDriver", "NotAwaited", "NotInTransaction", "OutboxError",
@@ -174,7 +178,8 @@ _HOMES = {
     "events.names": ("AggregateType", "EventType", "StringAggregateType", "StringEventType"),
     "events.order": ("BlockedKey", "Cluster", "ClusterMember", "ClusterStats", "PartitionStats"),
     "events.outcome": (
-        "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError", "Unavailable",
+        "BatchResult", "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError",
+        "Unavailable",
     ),
     "events.pauses": ("Pause", "PauseKind"),
     "events.queued": ("QueuedEvent", "Source"),

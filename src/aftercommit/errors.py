@@ -9,11 +9,13 @@ OutboxError
 ├── DuplicateListener, InvalidListener, UnroutableEvent, InvalidHandler,
 │   DuplicateHandler, HandlerTimeout                                                who was to receive it
 ├── InvalidOption, UnknownStore, ColourMismatch                                     how the outbox was built
+├── MessageRefused, BrokenRelay                                                                     a relay of your own
 ├── CannotStart                                                                     the command line
 ├── StoreBusy, StoreUnavailable, StoreFull, StoreReadOnly, StoreForbidden,
 │   SchemaMissing, SchemaMismatch, UndecodableRow                                   the database
-├── InvalidMessage, InvalidSignature, MessageTooLarge                                what came to an inbox
-└── RetryAfterError, Discard, DeadLetter, Unavailable (in aftercommit.events.outcome)      raised by handlers
+├── InvalidMessage, InvalidSignature, MessageTooLarge                               what came to an inbox
+├── RetryAfterError, Discard, DeadLetter, Unavailable (in aftercommit.events.outcome)      raised by handlers
+└── WrongBatchResult (there too)                                                    what a handler of batches gave
 """
 
 from __future__ import annotations
@@ -178,6 +180,14 @@ class InvalidSignature(OutboxError, PermissionError, code="AC096"):
 
 class MessageTooLarge(OutboxError, ValueError, code="AC097"):
     """The body of a request is over the limit."""
+
+
+class BrokenRelay(OutboxError, RuntimeError, code="AC080"):
+    """A relay has not answered for each of its messages, so none of them counts as sent."""
+
+
+class MessageRefused(OutboxError, RuntimeError, code="AC081"):
+    """A broker is there and did not take a message: nobody would get it, or it could not store it."""
 
 
 class CannotStart(OutboxError, RuntimeError, code="AC050"):
