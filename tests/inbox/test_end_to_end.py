@@ -48,9 +48,7 @@ def database(postgres_url: str) -> Iterator[str]:
     ("shop", "billing"),
     [
         ("postgresql+psycopg://{server}", "sqlite+aiosqlite:///{folder}/billing.db"),
-        pytest.param(
-            "sqlite:///{folder}/shop.db", "postgresql+psycopg://{server}", marks=pytest.mark.slow, id="slow"
-        ),
+        pytest.param("sqlite:///{folder}/shop.db", "postgresql+psycopg://{server}", marks=pytest.mark.slow, id="slow"),
     ],
 )
 def test_every_order_has_one_bill(
