@@ -36,6 +36,7 @@ from aftercommit.stores.sql.statements import Statements, TableNames
 from aftercommit.stores.sqlite.target import DIALECT as SQLITE
 from aftercommit.stores.sqlserver.dialect import DIALECT as SQLSERVER
 from aftercommit.stores.tidb.dialect import DIALECT as TIDB
+from tests.conftest import on_both_mysqls
 from tests.inbox.kit import Billing
 from tests.support import World
 
@@ -174,6 +175,7 @@ def test_postgres_tells_of_a_snapshot_that_is_too_old(postgres_url: str) -> None
             assert not first
 
 
+@on_both_mysqls
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "READ COMMITTED", "SERIALIZABLE"])
 def test_mysql_sees_what_was_committed_behind_its_snapshot(mysql_url: str, level: str) -> None:
     with (

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+
 import pytest
 
 from aftercommit import NotInTransaction, TransactionEnded, UnsupportedTransaction
@@ -266,3 +269,59 @@ def test_a_connection_of_another_kind_is_refused(world: World) -> None:
         assert is_asyncpg(world) is False
 
     world.run(scenario)
+
+
+def test_a_cancelled_block_is_undone(any_world: World) -> None:
+    """And its connection serves the next one."""
+    if not any_world.is_async:
+        return
+
+    async def scenario() -> None:
+        billing = Billing(any_world)
+        await billing.open()
+        is_in = asyncio.Event()
+
+        async def consume(way: str) -> None:
+            async with billing.transaction(way) as (tx, run), billing.inbox.once("o-1", consumer="x", tx=tx) as first:
+                await (run or running(first))("INSERT INTO bill VALUES ('o-1')")
+                is_in.set()
+                await asyncio.Event().wait()
+
+        for way in WAYS:
+            is_in.clear()
+            task = asyncio.create_task(consume(way))
+            await is_in.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert billing.bills() == billing.received() == []
+        assert await billing.consume("o-1")
+
+    any_world.run(scenario)
+
+
+def test_a_forked_child_has_connections_of_its_own(server_world: World) -> None:
+    if server_world.is_async:
+        return
+
+    async def scenario() -> None:
+        billing = Billing(server_world)
+        await billing.open()
+        inbox = billing.inbox.plain
+        with inbox.once("parent", consumer="billing"):
+            pass
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                with inbox.once("child", consumer="billing") as first:
+                    status = 0 if first else 1
+                inbox.close()
+            finally:
+                os._exit(status)
+        with inbox.once("parent again", consumer="billing") as first:
+            assert first
+        assert os.waitpid(child, 0)[1] == 0
+        assert [each for _, each in billing.received()] == ["child", "parent", "parent again"]
+
+    server_world.run(scenario)
