@@ -40,9 +40,10 @@ class Batches:
         self._together = Together(runtime, delivery)
 
     def mark(self, holdings: Iterable[Holding]) -> None:
-        """Before they wait in a lane: those that may go together know with whom."""
-        for holding in holdings:
-            holding.route = batch_route(self._delivery.router, claimed_of(holding))
+        """Before they wait: those that may go together know with whom."""
+        if self._delivery.router.roster.has_batches:
+            for holding in holdings:
+                holding.route = batch_route(self._delivery.router, claimed_of(holding))
 
     async def work(self, first: Holding, route: Route) -> None:
         """With one that a worker has taken out of the lanes."""

@@ -144,7 +144,7 @@ class Gatherings(Generic[T]):
         """With those that may follow it."""
         batch.add(item)
         if item.order_key is not None:
-            for follower in self._followers.take(item.order_key, batch.fits):
+            while (follower := self._followers.next_fitting(item.order_key, batch.fits)) is not None:
                 batch.add(follower)
 
     def give_back(self, lanes: Iterable[deque[T]], leaves: Callable[[OrderKey], bool]) -> list[T]:

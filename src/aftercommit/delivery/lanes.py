@@ -48,10 +48,9 @@ class Lanes(Generic[T]):
         # An entry for each worker that has an item, and for each that parks: numbers that change without a lock.
         self._busy: deque[None] = deque()
         self._parked: deque[None] = deque()
-        self._is_closed, self._room_wanted = False, 0
+        self._is_closed, self._room_wanted, self._watched = False, 0, 0
         self._monitor = runtime.monitor()
         self._slots = runtime.lock()  # for the hot slots alone: writers never wait for workers
-        self._watched = 0
         # Those who wait for quiet have a room of their own: one notify on the workers' monitor must reach a worker.
         self._watchers = runtime.monitor()
 
@@ -257,9 +256,8 @@ class Lanes(Generic[T]):
     def clear(self) -> list[T]:
         """Take out everything that waits."""
         with self._monitor, self._slots:
-            waiting = self._gathering.clear(
-                (self._hot_guarded, self._hot, self._suspects, self._cold_guarded, self._cold)
-            )
+            lanes = (self._hot_guarded, self._hot, self._suspects, self._cold_guarded, self._cold)
+            waiting = self._gathering.clear(lanes)
         with self._watchers:
             self._watchers.notify_all()
         return waiting
