@@ -38,6 +38,7 @@ MEASURES: Final = (
     Measure("postgres_drivers", "PostgreSQL: drain on each driver, default options", "bench.servers.drains"),
     Measure("postgres_ordered_drain", "PostgreSQL: drain in order", "bench.servers.ordered", "on request"),
     Measure("postgres_delete", "PostgreSQL: drain, deleted rows and no leases", "bench.servers.deletes", "on request"),
+    Measure("postgres_together", "PostgreSQL: many events in one call", "bench.servers.together", "on request"),
     Measure("postgres_latency", "PostgreSQL: commit to handler in one process", "bench.servers.latency"),
     Measure("postgres_ordered_latency", "PostgreSQL: commit to handler in order", "bench.servers.ordered"),
     Measure("postgres_apart", "PostgreSQL: commit in one process, handler in another", "bench.servers.apart"),
