@@ -78,7 +78,8 @@ def test_events_are_done_when_the_broker_has_them(any_world: World, places: Rabb
         wire.swallow()
         await write(outbox, 1, start=3)
         await any_world.until(
-            "SELECT count(*) = 1 FROM outbox_event WHERE status <> 1 AND locked_by IS NULL AND available_at > created_at"
+            "SELECT count(*) = 1 FROM outbox_event"
+            " WHERE status <> 1 AND locked_by IS NULL AND available_at > created_at"
         )
         assert wire.swallowed.is_set()
         wire.mend()

@@ -29,11 +29,21 @@ class Batch:
         #: The keys of which nothing more may follow: something of them was not completed.
         self.stopped: set[OrderKey] = set()
 
-    def begins(self, holding: Holding) -> bool:
-        """Whether it may be called now; what may not is given back. Asked in the order of keys, before each call."""
+    def is_left(self, holding: Holding) -> bool:
+        """Whether nothing is decided of it. Behind what has stopped its key it is given back: asked in the order of
+        keys."""
         if holding.is_reported:
             return False
-        if holding.order_key in self.stopped or not self._starts.may(holding):
+        if holding.order_key is not None and holding.order_key in self.stopped:
+            self.give_back(holding)
+            return False
+        return True
+
+    def begins(self, holding: Holding) -> bool:
+        """The same before it is called: it must be this instance's still."""
+        if not self.is_left(holding):
+            return False
+        if not self._starts.may(holding):
             self.give_back(holding)
             return False
         return True

@@ -86,7 +86,7 @@ class Together:
         last_for: dict[str | None, int] = {}
         last_of: dict[OrderKey | None, int] = {None: 0}
         for holding in holdings:
-            if not batch.begins(holding):
+            if not batch.is_left(holding):
                 continue
             try:
                 caller = self._chain.caller_of(claimed_of(holding), batch.route)
@@ -104,7 +104,7 @@ class Together:
 
     async def _make(self, batch: Batch, call: Call) -> None:
         """With a look at the limits and the destination before."""
-        ready = [holding for holding in call.holdings if batch.begins(holding)]
+        ready = [holding for holding in call.holdings if batch.is_left(holding)]
         if not ready:
             return
         circuits = self._chain.circuits
@@ -112,7 +112,7 @@ class Together:
         wait = self._chain.wait(claimed_of(ready[0]), call.caller, call.limiter)
         if wait is not None:
             for holding in ready:
-                if batch.begins(holding):
+                if batch.is_left(holding):
                     batch.end(holding, Defer(timedelta(seconds=wait)))
             return
         started = self._clock()
@@ -129,15 +129,15 @@ class Together:
         """The call, and when it fails its halves, in order: behind a failed one nothing of its key is called."""
         parts = deque([holdings])
         while parts:
-            part = [holding for holding in parts.popleft() if batch.begins(holding)]
+            part = parts.popleft()
             if call.away is not None:
                 self._put_off(batch, part, *call.away)
-            elif part:
+            else:
                 parts.extendleft(reversed(await self._part(batch, call, part)))
 
     def _put_off(self, batch: Batch, holdings: Sequence[Holding], error: Unavailable, wait: float) -> None:
         for holding in holdings:
-            if batch.begins(holding):
+            if batch.is_left(holding):
                 batch.end(holding, self._chain.put_off(claimed_of(holding), batch.route, error, wait))
 
     async def _part(self, batch: Batch, call: Call, holdings: Sequence[Holding]) -> list[list[Holding]]:
