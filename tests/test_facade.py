@@ -53,6 +53,7 @@ NAMES = [
     "AsyncOutboxDispatcher",
     "AsyncOutboxPoller",
     "AsyncOutboxWriter",
+    "BatchResult",
     "BlockedKey",
     "CannotStart",
     "Claimed",

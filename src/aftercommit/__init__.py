@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from aftercommit.config import OutboxConfig as OutboxConfig
     from aftercommit.config import OutboxOptions as OutboxOptions
     from aftercommit.engine import Stats as Stats
+    from aftercommit.errors import BrokenRelay as BrokenRelay
     from aftercommit.errors import CannotStart as CannotStart
     from aftercommit.errors import ColourMismatch as ColourMismatch
     from aftercommit.errors import DuplicateHandler as DuplicateHandler
@@ -29,11 +30,15 @@ if TYPE_CHECKING:
     from aftercommit.errors import InvalidHandler as InvalidHandler
     from aftercommit.errors import InvalidHeaders as InvalidHeaders
     from aftercommit.errors import InvalidListener as InvalidListener
+    from aftercommit.errors import InvalidMessage as InvalidMessage
     from aftercommit.errors import InvalidName as InvalidName
     from aftercommit.errors import InvalidOption as InvalidOption
     from aftercommit.errors import InvalidPayload as InvalidPayload
     from aftercommit.errors import InvalidPayloadType as InvalidPayloadType
     from aftercommit.errors import InvalidSchedule as InvalidSchedule
+    from aftercommit.errors import InvalidSignature as InvalidSignature
+    from aftercommit.errors import MessageRefused as MessageRefused
+    from aftercommit.errors import MessageTooLarge as MessageTooLarge
     from aftercommit.errors import MissingDriver as MissingDriver
     from aftercommit.errors import NotAwaited as NotAwaited
     from aftercommit.errors import NotInTransaction as NotInTransaction
@@ -83,6 +88,7 @@ if TYPE_CHECKING:
     from aftercommit.events.order import ClusterMember as ClusterMember
     from aftercommit.events.order import ClusterStats as ClusterStats
     from aftercommit.events.order import PartitionStats as PartitionStats
+    from aftercommit.events.outcome import BatchResult as BatchResult
     from aftercommit.events.outcome import DeadLetter as DeadLetter
     from aftercommit.events.outcome import Discard as Discard
     from aftercommit.events.outcome import DispatchResult as DispatchResult
@@ -90,6 +96,7 @@ if TYPE_CHECKING:
     from aftercommit.events.outcome import RetryAfter as RetryAfter
     from aftercommit.events.outcome import RetryAfterError as RetryAfterError
     from aftercommit.events.outcome import Unavailable as Unavailable
+    from aftercommit.events.outcome import WrongBatchResult as WrongBatchResult
     from aftercommit.events.pauses import Pause as Pause
     from aftercommit.events.pauses import PauseKind as PauseKind
     from aftercommit.events.queued import QueuedEvent as QueuedEvent
@@ -126,6 +133,8 @@ if TYPE_CHECKING:
     from aftercommit.hooks import PollTrigger as PollTrigger
     from aftercommit.hooks import Tracing as Tracing
     from aftercommit.hooks import WriterHook as WriterHook
+    from aftercommit.inbox.aio import AsyncInbox as AsyncInbox
+    from aftercommit.inbox.blocking import Inbox as Inbox
     from aftercommit.observers.otel import OtelMetrics as OtelMetrics
     from aftercommit.observers.prometheus import PrometheusMetrics as PrometheusMetrics
     from aftercommit.observers.tracing import OtelTracing as OtelTracing
@@ -150,12 +159,14 @@ _HOMES = {
     "config": ("OutboxConfig", "OutboxOptions"),
     "engine": ("Stats",),
     "errors": (
-        "CannotStart", "ColourMismatch", "DuplicateHandler", "DuplicateListener", "HandlerTimeout", "InvalidEvent",
-        "InvalidHandler", "InvalidHeaders", "InvalidListener", "InvalidName", "InvalidOption", "InvalidPayload",
-        "InvalidPayloadType", "InvalidSchedule", "MissingDriver", "NotAwaited", "NotInTransaction", "OutboxError",
-        "PayloadNotText", "PayloadTooLarge", "SchemaMismatch", "SchemaMissing", "StoreBusy", "StoreForbidden",
-        "StoreFull", "StoreReadOnly", "StoreUnavailable", "TransactionEnded", "UndecodablePayload", "UndecodableRow",
-        "UniqueKeyUnsupported", "UnknownStore", "UnroutableEvent", "UnsupportedTransaction",
+        "BrokenRelay", "CannotStart", "ColourMismatch", "DuplicateHandler", "DuplicateListener",
+        "HandlerTimeout", "InvalidEvent", "InvalidHandler", "InvalidHeaders", "InvalidListener",
+        "InvalidMessage", "InvalidName", "InvalidOption", "InvalidPayload", "InvalidPayloadType",
+        "InvalidSchedule", "InvalidSignature", "MessageRefused", "MessageTooLarge", "MissingDriver",
+        "NotAwaited", "NotInTransaction", "OutboxError", "PayloadNotText", "PayloadTooLarge", "SchemaMismatch",
+        "SchemaMissing", "StoreBusy", "StoreForbidden", "StoreFull", "StoreReadOnly", "StoreUnavailable",
+        "TransactionEnded", "UndecodablePayload", "UndecodableRow", "UniqueKeyUnsupported", "UnknownStore",
+        "UnroutableEvent", "UnsupportedTransaction",
     ),
     "events.claims": ("Claimed", "Lease", "PartitionHasher"),
     "events.classes": ("outbox_event",),
@@ -169,7 +180,8 @@ _HOMES = {
     "events.names": ("AggregateType", "EventType", "StringAggregateType", "StringEventType"),
     "events.order": ("BlockedKey", "Cluster", "ClusterMember", "ClusterStats", "PartitionStats"),
     "events.outcome": (
-        "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError", "Unavailable",
+        "BatchResult", "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError",
+        "Unavailable", "WrongBatchResult",
     ),
     "events.pauses": ("Pause", "PauseKind"),
     "events.queued": ("QueuedEvent", "Source"),
@@ -185,6 +197,8 @@ _HOMES = {
         "AfterCommitHook", "EventInterceptor", "EventListener", "InFlightTracker", "ListenerRegistry",
         "MetricsExporter", "OutboxPollerHandler", "PollResult", "PollTrigger", "Tracing", "WriterHook",
     ),
+    "inbox.aio": ("AsyncInbox",),
+    "inbox.blocking": ("Inbox",),
     "observers.otel": ("OtelMetrics",),
     "observers.prometheus": ("PrometheusMetrics",),
     "observers.tracing": ("OtelTracing",),

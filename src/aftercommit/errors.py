@@ -9,10 +9,13 @@ OutboxError
 ├── DuplicateListener, InvalidListener, UnroutableEvent, InvalidHandler,
 │   DuplicateHandler, HandlerTimeout                                                who was to receive it
 ├── InvalidOption, UnknownStore, ColourMismatch                                     how the outbox was built
+├── MessageRefused, BrokenRelay                                                                     a relay of your own
 ├── CannotStart                                                                     the command line
 ├── StoreBusy, StoreUnavailable, StoreFull, StoreReadOnly, StoreForbidden,
 │   SchemaMissing, SchemaMismatch, UndecodableRow                                   the database
-└── RetryAfterError, Discard, DeadLetter, Unavailable (in aftercommit.events.outcome)      raised by handlers
+├── InvalidMessage, InvalidSignature, MessageTooLarge                               what came to an inbox
+├── RetryAfterError, Discard, DeadLetter, Unavailable (in aftercommit.events.outcome)      raised by handlers
+└── WrongBatchResult (there too)                                                    what a handler of batches gave
 """
 
 from __future__ import annotations
@@ -164,6 +167,27 @@ class ColourMismatch(OutboxError, TypeError, code="AC042"):
 
 class MissingDriver(OutboxError, ImportError, code="AC043"):
     """The library that speaks to this database is not installed."""
+
+
+class InvalidMessage(OutboxError, ValueError, code="AC095"):
+    """What came from a broker or in a request is no message that could be consumed once: it has no id, or cannot be
+    read."""
+
+
+class InvalidSignature(OutboxError, PermissionError, code="AC096"):
+    """A webhook was not signed with the secret, or too long ago."""
+
+
+class MessageTooLarge(OutboxError, ValueError, code="AC097"):
+    """The body of a request is over the limit."""
+
+
+class BrokenRelay(OutboxError, RuntimeError, code="AC080"):
+    """A relay has not answered for each of its messages, so none of them counts as sent."""
+
+
+class MessageRefused(OutboxError, RuntimeError, code="AC081"):
+    """A broker is there and did not take a message: nobody would get it, or it could not store it."""
 
 
 class CannotStart(OutboxError, RuntimeError, code="AC050"):

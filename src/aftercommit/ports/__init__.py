@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from aftercommit.ports.pauses import Pauses
 from aftercommit.ports.records import Records
+from aftercommit.ports.resources import Resource
 from aftercommit.ports.runtime import Colour, Monitor, Runtime, Task
 from aftercommit.ports.schema import SchemaStatus
 from aftercommit.ports.sql_table import SqlNames, SqlTable
-from aftercommit.ports.store import Capabilities, Diagnosis, EventStore, Membership, Wakeups, WakeupsUnavailable
+from aftercommit.ports.store import (
+    Capabilities,
+    Diagnosis,
+    EventStore,
+    Membership,
+    Transactional,
+    Wakeups,
+    WakeupsUnavailable,
+)
 from aftercommit.ports.transactions import AdoptedTx, Callback, OpenTransaction, Tx, TxContext, WrittenRows
 
 __all__ = [
@@ -26,11 +35,13 @@ __all__ = [
     "OpenTransaction",
     "Pauses",
     "Records",
+    "Resource",
     "Runtime",
     "SchemaStatus",
     "SqlNames",
     "SqlTable",
     "Task",
+    "Transactional",
     "Tx",
     "TxContext",
     "Wakeups",

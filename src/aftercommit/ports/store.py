@@ -55,6 +55,29 @@ class Capabilities:
         return level
 
 
+class Transactional(Protocol):
+    """What a transaction that the user steers needs of a store, be it one of events or not."""
+
+    colour: Colour
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def where(self) -> str: ...
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    async def open(self) -> None: ...
+
+    async def begin(self, isolation: str | None = None) -> OpenTransaction: ...
+
+    def outage(self, error: Exception) -> OutboxError | None: ...
+
+    async def surviving(self, tx: Tx, keys: Sequence[RowKey]) -> Collection[RowKey]: ...
+
+
 class EventStore(Protocol):
     """The table of events.
 

@@ -11,7 +11,7 @@ from aftercommit.errors import InvalidOption, NotInTransaction, TransactionEnded
 from aftercommit.events.claims import QueryResult
 from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
-from aftercommit.ports import Callback, EventStore, OpenTransaction, Runtime, WrittenRows
+from aftercommit.ports import Callback, OpenTransaction, Runtime, Transactional, WrittenRows
 from aftercommit.runtime.process import here
 from aftercommit.transactions.callbacks import checked, our_word_for, run_all
 from aftercommit.transactions.lending import LendsConnection
@@ -83,7 +83,7 @@ class OwnedTransaction(LendsConnection, HasSavepoints):
     def __init__(
         self,
         outbox: object,
-        store: EventStore,
+        store: Transactional,
         runtime: Runtime,
         *,
         isolation: str | None = None,

@@ -113,7 +113,7 @@ class Rows:
 
     def refuse_wrong(self, bind: sa.Engine | sa.Connection) -> None:
         """As far as it can be told before a connection is asked."""
-        if _is_autocommit(bind):
+        if is_autocommit(bind):
             level = self._described.isolation_level
             raise NotInTransaction(
                 "the isolation level is AUTOCOMMIT, so the event would be saved even if your own change fails",
@@ -124,7 +124,7 @@ class Rows:
 
     def _check(self, connection: sa.Connection) -> None:
         """Before the first INSERT of a transaction, where the driver and the database can be asked."""
-        if _is_autocommit(connection) or _is_driver_autocommit(connection, self._described):
+        if is_autocommit(connection) or is_driver_autocommit(connection, self._described):
             raise NotInTransaction(
                 "the driver's connection is in autocommit mode and has no transaction open, so the event would be "
                 "saved even if your own change fails",
@@ -181,14 +181,14 @@ def _answer_at(connection: sa.Connection, question: str) -> Sequence[Sequence[ob
         return ()
 
 
-def _is_autocommit(bind: sa.Engine | sa.Connection) -> bool:
+def is_autocommit(bind: sa.Engine | sa.Connection) -> bool:
     """As SQLAlchemy itself decides it: by the option, else by what the engine sets on every new connection."""
     option = bind.get_execution_options().get("isolation_level")
     level = option if option is not None else getattr(bind.dialect, "_on_connect_isolation_level", None)
     return level is not None and str(level).upper() == "AUTOCOMMIT"
 
 
-def _is_driver_autocommit(connection: sa.Connection, table: SqlTable) -> bool:
+def is_driver_autocommit(connection: sa.Connection, table: SqlTable) -> bool:
     """By what the driver says of itself, where it can be asked."""
     if connection.dialect.driver == "asyncpg":  # begins with the first statement, and so is not begun yet
         return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))

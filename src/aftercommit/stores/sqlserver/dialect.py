@@ -81,6 +81,8 @@ DIALECT: Final = Dialect(
         "status": "smallint",
         "duty": "nvarchar(64)",
         "name": "nvarchar(510)",
+        "consumer": "nvarchar(256)",
+        "message_id": "nvarchar(510)",
         "qualified": "nvarchar(256)",
         "kind": "nvarchar(32)",
         "reason": "nvarchar(max)",
