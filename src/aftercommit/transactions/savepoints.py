@@ -10,7 +10,7 @@ from aftercommit.errors import InvalidOption, NotInTransaction, UnsupportedTrans
 from aftercommit.events.names import shown
 
 if TYPE_CHECKING:
-    from aftercommit.ports import EventStore
+    from aftercommit.ports import Transactional
 
 #: Savepoints without a name are called so, with a number.
 _OURS: Final = "aftercommit_"
@@ -25,7 +25,7 @@ class HasSavepoints:
     """The part of a transaction that makes blocks of it."""
 
     outbox: object
-    _store: EventStore
+    _store: Transactional
     _runtime: Any
     #: As it is called in the database; only one that the user has named is called before it begins.
     _savepoint: str
