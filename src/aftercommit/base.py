@@ -25,12 +25,13 @@ from aftercommit.handlers.set import HandlerSet
 from aftercommit.health import NOT_STARTED, Health
 from aftercommit.hooks import Listener
 from aftercommit.options import Wiring
-from aftercommit.ports import Colour, EventStore, Runtime, TxContext
+from aftercommit.ports import Colour, Effects, EventStore, HandlerTx, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.detect import open_store
 from aftercommit.tending import Tended
 from aftercommit.transactions.by_hand import ByHand
 from aftercommit.transactions.joined import DbapiTransaction, is_of_sqlalchemy
+from aftercommit.transactions.of_handlers import session_here
 from aftercommit.transactions.owned import OwnedTransaction, innermost
 from aftercommit.wirings import Wired
 from aftercommit.writing.compose import Composer
@@ -66,6 +67,7 @@ class OutboxBase(Wired, Tended, HandlerSet, ABC):
         given = config.listener_registry
         self._registry: Any = DefaultListenerRegistry() if given is None else given
         self._router = Router(self._registry, self._roster, self._payloads)
+        self._router.effects_of = self._effects_of
         self._bus = Bus(
             self._colour,
             enabled=config.publish_enabled,
@@ -127,6 +129,9 @@ class OutboxBase(Wired, Tended, HandlerSet, ABC):
     def _check(self, handlers: Sequence[AnyHandler], fallbacks: Sequence[Fallback]) -> None:
         self._refuse_receivers()
         super()._check(handlers, fallbacks)
+        for handler in handlers:
+            if handler.settings.transactional:
+                self._refuse_effects(handler)
         receivers: list[AnyHandler | Fallback] = [*handlers, *fallbacks]
         for kind in (kind for each in receivers for kind in each.payload_types):
             self._payloads.names_for(kind)
@@ -134,6 +139,22 @@ class OutboxBase(Wired, Tended, HandlerSet, ABC):
     def _add(self, handlers: Sequence[AnyHandler], fallbacks: Sequence[Fallback]) -> None:
         super()._add(handlers, fallbacks)
         self._wake()
+
+    def _refuse_effects(self, handler: AnyHandler) -> None:
+        """Unless a transactional handler can work here. What these need is loaded for the first of them."""
+        from aftercommit.effects import refuse_impossible  # noqa: PLC0415
+
+        refuse_impossible(self, handler)
+
+    def _effects_of(self, handler: AnyHandler) -> Effects:
+        from aftercommit.effects import HandlerEffects  # noqa: PLC0415
+
+        return HandlerEffects(self, handler)
+
+    def _handler_tx(self, handler: AnyHandler, runtime: Runtime) -> HandlerTx:
+        from aftercommit.effects import handler_tx  # noqa: PLC0415
+
+        return handler_tx(self, handler, runtime)
 
     def _refuse_receivers(self) -> None:
         if not self.config.delivers:
@@ -213,6 +234,8 @@ class OutboxBase(Wired, Tended, HandlerSet, ABC):
         """The transaction that a write belongs to."""
         if tx is None:
             transaction = innermost(self)
+            if transaction is None and (tx := session_here(self, self._runtime().identity())) is not None:
+                return self._context(tx)
             if transaction is None:
                 raise NotInTransaction(
                     "write() was called outside a transaction, so the event could be saved without your change",

@@ -80,6 +80,8 @@ class Unavailable(OutboxError, code="AC063"):
 DONE = Done()
 DISCARDED: Final = Done()
 FELL_BACK: Final = Done()
+#: The same verdict, which a transactional handler's own transaction has written: nobody has to write it again.
+WRITTEN: Final = Done()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,8 @@ class Release:
 Outcome = Done | Retry | Defer | Dead | Release
 
 RELEASE = Release()
+#: A transactional handler's commit got no answer. If it was one, the fence refuses this, and that is no lost lease.
+UNANSWERED: Final = Release(was_started=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,8 @@ class Ok:
 
 #: What nearly all functions return.
 NOTHING: Final = Ok()
+#: A transactional handler returned, and its transaction, in which its event is marked as done, is committed.
+COMMITTED: Final = Ok()
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ class HandlerObject:
     concurrency: int | None = None
     rate: str | None = None
     destination: str | Callable[[EventEnvelope], str] | None = None
+    transactional: bool = False
 
 
 class OutboxTypedHandler(HandlerObject, ABC, Generic[T]):

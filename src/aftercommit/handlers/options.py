@@ -50,8 +50,8 @@ any_event: Final = AnyEvent()
 any_payload: Final = AnyPayload()
 
 
-class HandlerOptions(TypedDict, total=False):
-    """The keywords of `handler()`."""
+class PlainOptions(TypedDict, total=False):
+    """The keywords of `handler()` that change nothing of what a handler takes."""
 
     #: Only events of this aggregate type.
     aggregate_type: str | Enum
@@ -73,6 +73,13 @@ class HandlerOptions(TypedDict, total=False):
     destination: str | Callable[[EventEnvelope], str]
 
 
+class HandlerOptions(PlainOptions, total=False):
+    """The keywords of `handler()`."""
+
+    #: Its statements and the mark that the event is done are one transaction, which it gets as `tx`.
+    transactional: bool
+
+
 @dataclass(frozen=True, slots=True)
 class HandlerSettings:
     """The options of one handler, as values."""
@@ -86,6 +93,7 @@ class HandlerSettings:
     rate: Rate | None
     supports: Supports | None
     destination: Callable[[EventEnvelope], str] | None
+    transactional: bool = False
 
 
 def settings_of(function: object, options: dict[str, Any], *, is_generic: bool) -> HandlerSettings:
@@ -105,6 +113,7 @@ def settings_of(function: object, options: dict[str, Any], *, is_generic: bool) 
         rate=_rate(options.get("rate")),
         supports=_supports(options.get("supports"), is_generic=is_generic),
         destination=_destination(options.get("destination")),
+        transactional=_transactional(options),
     )
 
 
@@ -162,3 +171,15 @@ def _destination(value: Any) -> Callable[[EventEnvelope], str] | None:
     if value is not None and not callable(value):
         raise InvalidOption(f"destination is {value!r}", fix="pass a name, or a function of the event that gives one")
     return value  # type: ignore[no-any-return]
+
+
+def _transactional(options: dict[str, Any]) -> bool:
+    value = options.get("transactional", False)
+    if not isinstance(value, bool):
+        raise InvalidOption(f"transactional is {value!r}", fix="pass True or False")
+    if value and options.get("batch") is not None:
+        raise InvalidOption(
+            f"batch={options['batch']!r} and transactional=True were given, and a transaction is that of one event",
+            fix="leave out one of the two",
+        )
+    return value

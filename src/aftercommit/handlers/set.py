@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Protocol, Self, TypeVar, Unpack, overload
+from typing import Any, Literal, Protocol, Self, TypeVar, Unpack, overload
 
 from aftercommit.errors import DuplicateHandler, InvalidHandler
 from aftercommit.events.context import EventMetadata, FailureContext
+from aftercommit.handlers.declaring import DeclaresAnyTransactional, DeclaresTransactional
 from aftercommit.handlers.handler import AnyHandler, Fallback, Fallen, Handler
 from aftercommit.handlers.objects import (
     KINDS,
@@ -18,7 +19,7 @@ from aftercommit.handlers.objects import (
     handler_of,
     refuse_class,
 )
-from aftercommit.handlers.options import AnyEvent, HandlerOptions
+from aftercommit.handlers.options import AnyEvent, HandlerOptions, PlainOptions
 from aftercommit.handlers.signatures import UNTYPED, Scope, where
 
 T = TypeVar("T")
@@ -118,6 +119,19 @@ class HandlerSet:
     # ------------------------------------------------------------ declaring
 
     @overload
+    def handler(  # type: ignore[overload-overlap]
+        self, route: type[T], /, *, transactional: Literal[True], **options: Unpack[PlainOptions]
+    ) -> DeclaresTransactional[T]: ...
+    @overload
+    def handler(  # type: ignore[overload-overlap]
+        self,
+        route: str | Enum | AnyEvent | None = None,
+        /,
+        *,
+        transactional: Literal[True],
+        **options: Unpack[PlainOptions],
+    ) -> DeclaresAnyTransactional: ...
+    @overload
     def handler(self, route: type[T], /, **options: Unpack[HandlerOptions]) -> Declares[T]: ...  # type: ignore[overload-overlap]
     @overload
     def handler(
@@ -142,7 +156,7 @@ class HandlerSet:
 
         The route may be a class, the name of an event type (a string or an Enum member), or `any_event`. An object of a
         subclass of OutboxTypedHandler or OutboxHandler is taken as it is. Options: aggregate_type, retry, timeout,
-        concurrency, rate, id, aliases, supports, destination.
+        concurrency, rate, id, aliases, supports, destination, transactional.
         """
         refuse_class(route)
         is_route = route is None or isinstance(route, str | Enum | AnyEvent | type)
