@@ -27,10 +27,6 @@ def refuse_end(said: str) -> NoReturn:
 class GivenTransaction(OwnedTransaction):
     """What the handler does in it is committed with the mark of its event, after the handler."""
 
-    async def _leave(self, error: BaseException | None) -> None:
-        if error is None:
-            refuse_end("a block around tx")
-
     def commit(self) -> NoReturn:
         refuse_end("tx.commit()")
 

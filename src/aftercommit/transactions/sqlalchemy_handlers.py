@@ -95,11 +95,16 @@ class SessionTx:
         self._leave()
         try:
             if isinstance(self._session, AsyncSession):
-                await self._runtime.shielded(self._session.close())
+                await self._runtime.shielded(self._undo_async(self._session))
             elif self._session is not None:
-                self._session.close()  # which rolls back
+                self._session.rollback()  # or what was written and is not flushed would be missed aloud
+                self._session.close()
         except Exception as error:
             log.warning("the rollback failed; the connection is given up: %s", error_text(error))
+
+    async def _undo_async(self, session: AsyncSession) -> None:
+        await session.rollback()
+        await session.close()
 
     def _leave(self) -> None:
         set_session(self._outbox, None, None)
