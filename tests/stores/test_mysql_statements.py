@@ -96,7 +96,9 @@ def test_who_must_not_wait_does_not(name: str) -> None:
     assert STATEMENTS[name].sql.endswith("FOR UPDATE /*!80000 OF `shop`.`outbox_event` */ SKIP LOCKED")
 
 
-@pytest.mark.parametrize("name", ["done", "delete", "retry", "defer", "dead", "release", "renew", "mark_suspect"])
+@pytest.mark.parametrize(
+    "name", ["done", "delete", "retry", "defer", "dead", "release", "renew", "mark_suspect", "done_in_part"]
+)
 def test_every_settlement_carries_the_fence(name: str) -> None:
     for part in ("locked_by = held.owner", "lease_epoch = held.epoch", "status IN (0, 2)"):
         assert part in STATEMENTS[name].sql

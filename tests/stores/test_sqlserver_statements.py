@@ -43,6 +43,7 @@ KINDS = {
     "release": [exp.Update],
     "renew": [exp.Declare, exp.Update],
     "mark_suspect": [exp.Update],
+    "done_in_part": [exp.Update],
     "surviving": [exp.Select],
     "next_due": [exp.Declare, exp.Select],
     "query_dead": [exp.Declare, exp.Select],
@@ -124,6 +125,7 @@ HINTS = {
     "dead": [("ROWLOCK",)],
     "release": [("ROWLOCK",)],
     "mark_suspect": [("ROWLOCK",)],
+    "done_in_part": [("ROWLOCK",)],
     "renew": [PICKING],
     "replay_after": [PICKING],
     "purge": [("ROWLOCK",), PICKING, PICKING],
@@ -324,7 +326,9 @@ def test_only_what_is_asked_for_returns_rows(name: str, loaded: Statements) -> N
     assert (last(loaded[name]).args.get("returning") is None) == (name in counted)
 
 
-@pytest.mark.parametrize("name", ["done", "retry", "defer", "dead", "release", "renew", "mark_suspect", "delete"])
+@pytest.mark.parametrize(
+    "name", ["done", "retry", "defer", "dead", "release", "renew", "mark_suspect", "delete", "done_in_part"]
+)
 def test_the_fence_stands_in_every_change_of_a_held_row(name: str, names: TableNames, loaded: Statements) -> None:
     sql, table = loaded[name].sql, names.qualified(names.table)
     for part in (
