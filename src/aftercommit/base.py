@@ -25,7 +25,7 @@ from aftercommit.handlers.set import HandlerSet
 from aftercommit.health import NOT_STARTED, Health
 from aftercommit.hooks import Listener
 from aftercommit.options import Wiring
-from aftercommit.ports import Colour, Effects, EventStore, HandlerTx, Runtime, TxContext
+from aftercommit.ports import Colour, Effects, EventStore, Runtime, TxContext
 from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.detect import open_store
 from aftercommit.tending import Tended
@@ -131,7 +131,7 @@ class OutboxBase(Wired, Tended, HandlerSet, ABC):
         super()._check(handlers, fallbacks)
         for handler in handlers:
             if handler.settings.transactional:
-                self._refuse_effects(handler)
+                self._effects_of(handler, is_new=True)
         receivers: list[AnyHandler | Fallback] = [*handlers, *fallbacks]
         for kind in (kind for each in receivers for kind in each.payload_types):
             self._payloads.names_for(kind)
@@ -140,21 +140,11 @@ class OutboxBase(Wired, Tended, HandlerSet, ABC):
         super()._add(handlers, fallbacks)
         self._wake()
 
-    def _refuse_effects(self, handler: AnyHandler) -> None:
-        """Unless a transactional handler can work here. What these need is loaded for the first of them."""
-        from aftercommit.effects import refuse_impossible  # noqa: PLC0415
+    def _effects_of(self, handler: AnyHandler, *, is_new: bool = False) -> Effects:
+        """How a transactional handler is called; a new one is refused that cannot be."""
+        from aftercommit.effects import effects_of  # noqa: PLC0415  (loaded for the first of them)
 
-        refuse_impossible(self, handler)
-
-    def _effects_of(self, handler: AnyHandler) -> Effects:
-        from aftercommit.effects import HandlerEffects  # noqa: PLC0415
-
-        return HandlerEffects(self, handler)
-
-    def _handler_tx(self, handler: AnyHandler, runtime: Runtime) -> HandlerTx:
-        from aftercommit.effects import handler_tx  # noqa: PLC0415
-
-        return handler_tx(self, handler, runtime)
+        return effects_of(self, handler, is_new=is_new)
 
     def _refuse_receivers(self) -> None:
         if not self.config.delivers:

@@ -42,7 +42,16 @@ class HasEffects(Protocol):
     _store: EventStore
     _target: Any
 
-    def _handler_tx(self, handler: AnyHandler, runtime: Runtime) -> HandlerTx: ...
+
+#: What makes the transaction of one call.
+MakesTx = Callable[[HasEffects, AnyHandler, Runtime], HandlerTx]
+
+
+def effects_of(outbox: HasEffects, handler: AnyHandler, *, is_new: bool) -> HandlerEffects:
+    """With transactions of the outbox's own, or sessions on its engine."""
+    if is_new:
+        refuse_impossible(outbox, handler)
+    return HandlerEffects(outbox, handler, handler_tx)
 
 
 # ---------------------------------------------------------------- which transaction
@@ -114,8 +123,8 @@ def handler_tx(outbox: HasEffects, handler: AnyHandler, runtime: Runtime) -> Han
 class HandlerEffects:
     """A transactional handler of one outbox, as the walk calls it."""
 
-    def __init__(self, outbox: HasEffects, handler: AnyHandler) -> None:
-        self.outbox, self.handler = outbox, handler
+    def __init__(self, outbox: HasEffects, handler: AnyHandler, make_tx: MakesTx) -> None:
+        self.outbox, self.handler, self.make_tx = outbox, handler, make_tx
         self.is_async = outbox._colour is Colour.ASYNC
         self.function = _async_call(handler.function) if self.is_async else _call(handler.function)
 
@@ -158,7 +167,7 @@ class HandlerEffect:
     def __init__(self, effects: HandlerEffects, runtime: Runtime, claimed: Claimed) -> None:
         self._effects, self._claimed = effects, claimed
         self._store = effects.outbox._store
-        self._tx = effects.outbox._handler_tx(effects.handler, runtime)
+        self._tx = effects.make_tx(effects.outbox, effects.handler, runtime)
         self._step, self._lock = Step.RUNS, runtime.lock()
 
     @property
@@ -223,7 +232,10 @@ class HandlerEffect:
         """The mark, and the commit."""
         with self._lock:
             if self._step is Step.LEFT:
-                raise HandlerTimeout(f"{self._name} has ended after its time was over, and is rolled back")
+                raise HandlerTimeout(
+                    f"{self._name} has ended after its time was over, and is rolled back",
+                    fix="give its own calls a shorter timeout, or raise timeout= of the handler",
+                )
             self._step = Step.ENDS
         try:
             stands = await self._tx.mark(self._claimed.lease, self._claimed.done_then)

@@ -23,7 +23,7 @@ from aftercommit.django.effects import AtomicTx
 from aftercommit.django.store import DjangoStore
 from aftercommit.django.transactions import AtomicTransaction, is_open, refuse_no_block
 from aftercommit.django.workers import BlockRuntime, WorkerRuntime
-from aftercommit.effects import refuse_impossible
+from aftercommit.effects import HandlerEffects, refuse_impossible
 from aftercommit.engine import Engine
 from aftercommit.errors import InvalidOption, NotInTransaction, OutboxError, UnknownStore, UnsupportedTransaction
 from aftercommit.events.durations import Duration, seconds_of
@@ -123,11 +123,10 @@ class DjangoOutbox(Outbox):
     def _runtime(self) -> Runtime:
         return self._engine.runtime if self._engine is not None else WorkerRuntime(lambda: self.is_started)
 
-    def _refuse_effects(self, handler: AnyHandler) -> None:
-        refuse_impossible(self, handler, is_ambient=True)
-
-    def _handler_tx(self, handler: AnyHandler, runtime: Runtime) -> AtomicTx:
-        return AtomicTx(self.alias, self._djangos)
+    def _effects_of(self, handler: AnyHandler, *, is_new: bool = False) -> HandlerEffects:
+        if is_new:
+            refuse_impossible(self, handler, is_ambient=True)
+        return HandlerEffects(self, handler, lambda *_: AtomicTx(self.alias, self._djangos))
 
     def _context(self, tx: Any) -> TxContext:
         """The atomic block of this thread. A connection of Django may be given for clearness."""
