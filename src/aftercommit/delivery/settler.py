@@ -9,10 +9,9 @@ from typing import Final
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import EVERYWHERE, Agenda
 from aftercommit.delivery.lanes import Lanes
-from aftercommit.delivery.leases import Held, Holding
+from aftercommit.delivery.leases import Held, Holding, Unsettled, settlements_of
 from aftercommit.delivery.outcomes import rule_of, without_text
 from aftercommit.delivery.said import facts_of_row
-from aftercommit.delivery.unsettled import Unsettled, settlements_of
 from aftercommit.events.claims import RowKey
 from aftercommit.events.log import Log
 from aftercommit.events.outcome import RELEASE, UNANSWERED, WRITTEN, Dead, Defer, Done, Outcome, Release, Retry
