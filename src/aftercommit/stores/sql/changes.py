@@ -17,7 +17,7 @@ from aftercommit.ports import Tx
 from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.failures import Failures, notes_of
-from aftercommit.stores.sql.rows import AVAILABLE_AT, POSITION, HeldRow, as_group, to_micros
+from aftercommit.stores.sql.rows import AVAILABLE_AT, HELD_COLUMNS, POSITION, HeldRow, as_group, to_micros
 from aftercommit.stores.sql.statements import Statement, Statements
 
 #: Outcomes of one kind, by the statement that writes them.
@@ -95,7 +95,10 @@ class ByStatement:
         return stands
 
     async def _stood(self, tx: Tx, statement: Statement, row: HeldRow) -> bool:
-        return bool(await tx.fetch(*self._said(statement, [row])))
+        alone = self._sql.get("done_alone") if statement is self._sql["done"] else None
+        if alone is None:
+            return bool(await tx.fetch(*self._said(statement, [row])))
+        return bool(await tx.fetch(alone.sql, alone.values(dict(zip(HELD_COLUMNS, row, strict=True)))))
 
     async def purge(self, name: str, values: Mapping[str, object]) -> int:
         """Delete rows by this statement; how many."""
