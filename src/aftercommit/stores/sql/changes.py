@@ -95,7 +95,8 @@ class ByStatement:
         return stands
 
     async def _stood(self, tx: Tx, statement: Statement, row: HeldRow) -> bool:
-        alone = self._sql.get("done_alone") if statement is self._sql["done"] else None
+        name = "delete_alone" if self._deletes else "done_alone"
+        alone = self._sql.get(name) if statement is self._done else None
         if alone is None:
             return bool(await tx.fetch(*self._said(statement, [row])))
         return bool(await tx.fetch(alone.sql, alone.values(dict(zip(HELD_COLUMNS, row, strict=True)))))
