@@ -109,6 +109,12 @@ def handler_tx(outbox: HasEffects, handler: AnyHandler, runtime: Runtime) -> Han
     """The transaction of one call."""
     kind = None if handler.tx is None else kind_of_tx(handler.tx.annotation)
     if handler.tx is not None and kind in (TxKind.SESSION, TxKind.ASYNC_SESSION):
+        if not is_engine(outbox._target):  # the outbox was led elsewhere since the handler was declared
+            raise EffectsUnsupported(
+                f"the transactional handler {handler.id} takes a session, and where the outbox has been led to by "
+                "outbox_test there is no engine to make one with",
+                fix="test it with an outbox on an engine; outbox_test has a tx for handlers that do not annotate it",
+            )
         # Whoever has a session has SQLAlchemy; nobody else loads it.
         from aftercommit.transactions.sqlalchemy_handlers import SessionTx  # noqa: PLC0415
 
@@ -173,6 +179,15 @@ class HandlerEffect:
     @property
     def function(self) -> Callable[..., object]:
         return self._effects.function
+
+    @property
+    def handler(self) -> Callable[..., object]:
+        return self._effects.handler.function
+
+    @property
+    def has_settled(self) -> bool:
+        """Whether it is committed that the row is done."""
+        return self._step is Step.COMMITTED and not self._claimed.done_then
 
     def seen(self, result: Result) -> Result:
         with self._lock:

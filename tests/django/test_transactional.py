@@ -11,6 +11,7 @@ from django.db.utils import DatabaseError
 
 from aftercommit import Fixed
 from aftercommit.errors import EffectsUnsupported
+from aftercommit.testing import OutboxTest
 from tests.django import kit
 from tests.django.shop.models import Customer, Order
 from tests.support import Collector
@@ -113,6 +114,22 @@ def test_in_a_test_case_the_block_is_a_savepoint(alias: str, make_outbox: Make) 
 
     kit.in_test_case(alias, test)
     assert customers(alias) == 0
+
+
+def test_the_kit_calls_them_in_the_block_of_the_test(alias: str, make_outbox: Make) -> None:
+    outbox = make_outbox(alias)
+
+    @outbox.handler("Placed", transactional=True)
+    def step(event: Any) -> None:
+        Customer.objects.using(alias).create()
+
+    def test(case: Any) -> None:
+        with OutboxTest(outbox) as outbox_test:
+            outbox_test.write("Placed", 1)
+            result = outbox_test.drain()
+            assert (result.attempts, result.delivered, customers(alias)) == (1, 1, 1)
+
+    kit.in_test_case(alias, test)
 
 
 def test_what_django_cannot_do_is_refused(file_alias: str, make_outbox: Make) -> None:
