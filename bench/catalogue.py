@@ -51,6 +51,7 @@ MEASURES: Final = (
     Measure("postgres_idle", "PostgreSQL: an instance with nothing to do", "bench.servers.idle"),
     Measure("postgres_account", "PostgreSQL: what one event costs the server", "bench.servers.account"),
     Measure("postgres_session", "PostgreSQL: a SQLAlchemy session", "bench.servers.sessions", "on request"),
+    Measure("postgres_effects", "PostgreSQL: transactional handlers beside two transactions", "bench.servers.effects"),
     Measure("mysql_write", "MariaDB: a business row and an event in one transaction", "bench.servers.writes"),
     Measure("mysql_drain", "MariaDB: drain on each driver, default options", "bench.servers.drains"),
     Measure("mysql_write_all", "MariaDB: a hundred events in one transaction", "bench.servers.batches", "on request"),

@@ -133,6 +133,9 @@ class MemoryStore:
                 self._rows.note(lease, outcome.failures)
         return row is not None
 
+    async def settle_in(self, tx: Any, lease: Lease, done_handlers: tuple[str, ...] = ()) -> NoReturn:
+        raise NotImplementedError("its transactions hold nothing of a handler's; capabilities say so")
+
     async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:
         with self._rows.lock:
             held = {lease.key: row for lease in leases if (row := self._held(lease)) is not None}

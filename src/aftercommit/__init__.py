@@ -9,6 +9,7 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from aftercommit.async_outbox import AsyncOutbox as AsyncOutbox
+    from aftercommit.async_outbox import AsyncTransaction as AsyncTransaction
     from aftercommit.components.aio import AsyncOutboxDispatcher as AsyncOutboxDispatcher
     from aftercommit.components.aio import AsyncOutboxPoller as AsyncOutboxPoller
     from aftercommit.components.aio import AsyncOutboxWriter as AsyncOutboxWriter
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
     from aftercommit.errors import BrokenRelay as BrokenRelay
     from aftercommit.errors import CannotStart as CannotStart
     from aftercommit.errors import ColourMismatch as ColourMismatch
+    from aftercommit.errors import CommitRefused as CommitRefused
+    from aftercommit.errors import CommitUnknown as CommitUnknown
     from aftercommit.errors import DuplicateHandler as DuplicateHandler
     from aftercommit.errors import DuplicateListener as DuplicateListener
+    from aftercommit.errors import EffectsUnsupported as EffectsUnsupported
     from aftercommit.errors import HandlerTimeout as HandlerTimeout
     from aftercommit.errors import InvalidEvent as InvalidEvent
     from aftercommit.errors import InvalidHandler as InvalidHandler
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from aftercommit.errors import InvalidPayloadType as InvalidPayloadType
     from aftercommit.errors import InvalidSchedule as InvalidSchedule
     from aftercommit.errors import InvalidSignature as InvalidSignature
+    from aftercommit.errors import LeaseLost as LeaseLost
     from aftercommit.errors import MessageRefused as MessageRefused
     from aftercommit.errors import MessageTooLarge as MessageTooLarge
     from aftercommit.errors import MissingDriver as MissingDriver
@@ -139,6 +144,7 @@ if TYPE_CHECKING:
     from aftercommit.observers.prometheus import PrometheusMetrics as PrometheusMetrics
     from aftercommit.observers.tracing import OtelTracing as OtelTracing
     from aftercommit.outbox import Outbox as Outbox
+    from aftercommit.outbox import Transaction as Transaction
     from aftercommit.polling.manual import DrainResult as DrainResult
     from aftercommit.ports import EventStore as EventStore
     from aftercommit.ports import SchemaStatus as SchemaStatus
@@ -151,7 +157,7 @@ __version__ = "0.1.0"
 
 #: Where each name is at home. A program loads what it uses when it uses it: the first look at a name loads its module.
 _HOMES = {
-    "async_outbox": ("AsyncOutbox",),
+    "async_outbox": ("AsyncOutbox", "AsyncTransaction"),
     "components.aio": ("AsyncOutboxDispatcher", "AsyncOutboxPoller", "AsyncOutboxWriter"),
     "components.connecting": ("ConnectionProvider",),
     "components.dispatching": ("DispatcherCommitHook",),
@@ -159,14 +165,14 @@ _HOMES = {
     "config": ("OutboxConfig", "OutboxOptions"),
     "engine": ("Stats",),
     "errors": (
-        "BrokenRelay", "CannotStart", "ColourMismatch", "DuplicateHandler", "DuplicateListener",
-        "HandlerTimeout", "InvalidEvent", "InvalidHandler", "InvalidHeaders", "InvalidListener",
-        "InvalidMessage", "InvalidName", "InvalidOption", "InvalidPayload", "InvalidPayloadType",
-        "InvalidSchedule", "InvalidSignature", "MessageRefused", "MessageTooLarge", "MissingDriver",
-        "NotAwaited", "NotInTransaction", "OutboxError", "PayloadNotText", "PayloadTooLarge", "SchemaMismatch",
-        "SchemaMissing", "StoreBusy", "StoreForbidden", "StoreFull", "StoreReadOnly", "StoreUnavailable",
-        "TransactionEnded", "UndecodablePayload", "UndecodableRow", "UniqueKeyUnsupported", "UnknownStore",
-        "UnroutableEvent", "UnsupportedTransaction",
+        "BrokenRelay", "CannotStart", "ColourMismatch", "CommitRefused", "CommitUnknown", "DuplicateHandler",
+        "DuplicateListener", "EffectsUnsupported", "HandlerTimeout", "InvalidEvent", "InvalidHandler",
+        "InvalidHeaders", "InvalidListener", "InvalidMessage", "InvalidName", "InvalidOption", "InvalidPayload",
+        "InvalidPayloadType", "InvalidSchedule", "InvalidSignature", "LeaseLost", "MessageRefused",
+        "MessageTooLarge", "MissingDriver", "NotAwaited", "NotInTransaction", "OutboxError", "PayloadNotText",
+        "PayloadTooLarge", "SchemaMismatch", "SchemaMissing", "StoreBusy", "StoreForbidden", "StoreFull",
+        "StoreReadOnly", "StoreUnavailable", "TransactionEnded", "UndecodablePayload", "UndecodableRow",
+        "UniqueKeyUnsupported", "UnknownStore", "UnroutableEvent", "UnsupportedTransaction",
     ),
     "events.claims": ("Claimed", "Lease", "PartitionHasher"),
     "events.classes": ("outbox_event",),
@@ -202,7 +208,7 @@ _HOMES = {
     "observers.otel": ("OtelMetrics",),
     "observers.prometheus": ("PrometheusMetrics",),
     "observers.tracing": ("OtelTracing",),
-    "outbox": ("Outbox",),
+    "outbox": ("Outbox", "Transaction"),
     "polling.manual": ("DrainResult",),
     "ports": ("EventStore", "SchemaStatus", "TxContext"),
     "runtime.in_flight": ("DefaultInFlightTracker",),

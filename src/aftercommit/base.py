@@ -25,13 +25,14 @@ from aftercommit.handlers.set import HandlerSet
 from aftercommit.health import NOT_STARTED, Health
 from aftercommit.hooks import Listener
 from aftercommit.options import Wiring
-from aftercommit.ports import Colour, EventStore, Runtime, TxContext
+from aftercommit.ports import Colour, Effects, EventStore, Runtime, TxContext
 from aftercommit.relaying import Relayed
 from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.detect import open_store
 from aftercommit.tending import Tended
 from aftercommit.transactions.by_hand import ByHand
 from aftercommit.transactions.joined import DbapiTransaction, is_of_sqlalchemy
+from aftercommit.transactions.of_handlers import session_here
 from aftercommit.transactions.owned import OwnedTransaction, innermost
 from aftercommit.wirings import Wired
 from aftercommit.writing.compose import Composer
@@ -67,6 +68,7 @@ class OutboxBase(Wired, Tended, Relayed, HandlerSet, ABC):
         given = config.listener_registry
         self._registry: Any = DefaultListenerRegistry() if given is None else given
         self._router = Router(self._registry, self._roster, self._payloads)
+        self._router.effects_of = self._effects_of
         self._bus = Bus(
             self._colour,
             enabled=config.publish_enabled,
@@ -128,6 +130,9 @@ class OutboxBase(Wired, Tended, Relayed, HandlerSet, ABC):
     def _check(self, handlers: Sequence[AnyHandler], fallbacks: Sequence[Fallback]) -> None:
         self._refuse_receivers()
         super()._check(handlers, fallbacks)
+        for handler in handlers:
+            if handler.settings.transactional:
+                self._effects_of(handler, is_new=True)
         receivers: list[AnyHandler | Fallback] = [*handlers, *fallbacks]
         for kind in (kind for each in receivers for kind in each.payload_types):
             self._payloads.names_for(kind)
@@ -135,6 +140,12 @@ class OutboxBase(Wired, Tended, Relayed, HandlerSet, ABC):
     def _add(self, handlers: Sequence[AnyHandler], fallbacks: Sequence[Fallback]) -> None:
         super()._add(handlers, fallbacks)
         self._wake()
+
+    def _effects_of(self, handler: AnyHandler, *, is_new: bool = False) -> Effects:
+        """How a transactional handler is called; a new one is refused that cannot be."""
+        from aftercommit.effects import effects_of  # noqa: PLC0415  (loaded for the first of them)
+
+        return effects_of(self, handler, is_new=is_new)
 
     def _refuse_receivers(self) -> None:
         if not self.config.delivers:
@@ -214,6 +225,8 @@ class OutboxBase(Wired, Tended, Relayed, HandlerSet, ABC):
         """The transaction that a write belongs to."""
         if tx is None:
             transaction = innermost(self)
+            if transaction is None and (tx := session_here(self, self._runtime().identity())) is not None:
+                return self._context(tx)
             if transaction is None:
                 raise NotInTransaction(
                     "write() was called outside a transaction, so the event could be saved without your change",

@@ -13,6 +13,7 @@ OutboxError
 ├── CannotStart                                                                     the command line
 ├── StoreBusy, StoreUnavailable, StoreFull, StoreReadOnly, StoreForbidden,
 │   SchemaMissing, SchemaMismatch, UndecodableRow                                   the database
+├── EffectsUnsupported, CommitRefused, LeaseLost, CommitUnknown                     transactional handlers
 ├── InvalidMessage, InvalidSignature, MessageTooLarge                               what came to an inbox
 ├── RetryAfterError, Discard, DeadLetter, Unavailable (in aftercommit.events.outcome)      raised by handlers
 └── WrongBatchResult (there too)                                                    what a handler of batches gave
@@ -196,6 +197,22 @@ class CannotStart(OutboxError, RuntimeError, code="AC050"):
 
 class UniqueKeyUnsupported(OutboxError, RuntimeError, code="AC075"):
     """The event has a unique key, and where it is written none can be kept; nothing was written."""
+
+
+class EffectsUnsupported(OutboxError, TypeError, code="AC070"):
+    """A transactional handler was declared where it cannot work: by its store, its colour, or what it takes as tx."""
+
+
+class CommitRefused(OutboxError, RuntimeError, code="AC071"):
+    """A transactional handler tried to end its transaction, which ends together with its event."""
+
+
+class LeaseLost(OutboxError, RuntimeError, code="AC072"):
+    """While a transactional handler ran, its event became another holder's. What it did is rolled back."""
+
+
+class CommitUnknown(OutboxError, ConnectionError, code="AC073"):
+    """The commit of a transactional handler got no answer. If it happened the event is done; if not, it comes again."""
 
 
 class InvalidPayloadType(OutboxError, TypeError, code="AC017"):

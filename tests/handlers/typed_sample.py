@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from aftercommit import (
     AggregateType,
     AsyncOutbox,
+    AsyncTransaction,
     BatchResult,
     DefaultListenerRegistry,
     EventEnvelope,
@@ -34,6 +35,7 @@ from aftercommit import (
     OutboxTypedHandler,
     StringAggregateType,
     StringEventType,
+    Transaction,
     any_event,
 )
 
@@ -168,6 +170,40 @@ def named(event: EventEnvelope) -> None: ...
 def generic(event: EventEnvelope, meta: EventMetadata) -> None: ...
 
 
+@outbox.handler(transactional=True)
+def in_session(event: OrderPlaced, tx: Session) -> int:
+    return event.order_id
+
+
+number = in_session(OrderPlaced(1), Session())
+in_session(OrderShipped(1), Session())  # wrong
+
+
+@in_session.fallback
+def in_session_failed(event: OrderPlaced, failure: FailureContext) -> None: ...
+
+
+@in_session.fallback  # wrong
+def in_session_failed_wrongly(event: OrderShipped, failure: FailureContext) -> None: ...
+
+
+@outbox.handler(OrderPlaced, transactional=True, timeout="5s")
+def in_transaction(event: OrderPlaced, meta: EventMetadata, tx: Transaction) -> None: ...
+
+
+@outbox.handler(OrderPlaced, transactional=True)  # wrong
+def in_wrong_transaction(event: OrderShipped, tx: Transaction) -> None: ...
+
+
+@async_outbox.handler("Placed", transactional=True)
+async def in_async_transaction(event: EventEnvelope, tx: AsyncTransaction, meta: EventMetadata) -> None:
+    await tx.execute("SELECT 1")
+
+
+@outbox.handler(transactional=True, timout="5s")  # wrong
+def with_wrong_option(event: OrderPlaced, tx: Transaction) -> None: ...
+
+
 @outbox.handler  # wrong
 def no_parameter() -> None: ...
 
@@ -184,6 +220,12 @@ class Desk:
 
     @handlers.handler(OrderShipped)
     async def on_shipped(self, event: OrderShipped, meta: EventMetadata) -> None: ...
+
+    @handlers.handler(transactional=True)
+    def on_returned(self, event: OrderReturned, tx: Transaction) -> None: ...
+
+    @on_returned.fallback
+    def on_returned_failed(self, event: OrderReturned, failure: FailureContext) -> None: ...
 
     @on_placed.fallback
     def on_placed_failed(self, event: OrderPlaced, failure: FailureContext) -> None: ...

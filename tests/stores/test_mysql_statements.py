@@ -99,7 +99,7 @@ def test_who_must_not_wait_does_not() -> None:
 
 
 def test_every_settlement_carries_the_fence() -> None:
-    for name in ("done", "delete", "retry", "defer", "dead", "release", "renew", "mark_suspect"):
+    for name in ("done", "delete", "retry", "defer", "dead", "release", "renew", "mark_suspect", "done_in_part"):
         for part in ("locked_by = held.owner", "lease_epoch = held.epoch", "status IN (0, 2)"):
             assert part in STATEMENTS[name].sql, name
 

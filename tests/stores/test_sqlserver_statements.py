@@ -44,6 +44,7 @@ KINDS = {
     "release": [exp.Update],
     "renew": [exp.Declare, exp.Update],
     "mark_suspect": [exp.Update],
+    "done_in_part": [exp.Update],
     "surviving": [exp.Select],
     "next_due": [exp.Declare, exp.Select],
     "query_dead": [exp.Declare, exp.Select],
@@ -125,6 +126,7 @@ HINTS = {
     "dead": [("ROWLOCK",)],
     "release": [("ROWLOCK",)],
     "mark_suspect": [("ROWLOCK",)],
+    "done_in_part": [("ROWLOCK",)],
     "renew": [PICKING],
     "replay_after": [PICKING],
     "purge": [("ROWLOCK",), PICKING, PICKING],
@@ -341,7 +343,7 @@ def test_only_what_is_asked_for_returns_rows(loaded: Statements) -> None:
 
 
 def test_the_fence_stands_in_every_change_of_a_held_row(names: TableNames, loaded: Statements) -> None:
-    for name in ("done", "retry", "defer", "dead", "release", "renew", "mark_suspect", "delete"):
+    for name in ("done", "retry", "defer", "dead", "release", "renew", "mark_suspect", "delete", "done_in_part"):
         sql, table = loaded[name].sql, names.qualified(names.table)
         for part in (
             f"{table}.event_id = held.event_id",

@@ -102,13 +102,15 @@ class Attempt:
             given = claimed.event if route.payload is None else self._payloads.decode(claimed.event, route.payload)
         except Exception as error:
             return Raised(error)
-        arguments: tuple[object, ...] = (given,)
-        if route.takes_metadata:
-            arguments = (given, metadata_of(claimed, route.id))
-        if route.batch is not None:
+        arguments: tuple[object, ...] = (given, metadata_of(claimed, route.id)) if route.takes_metadata else (given,)
+        functions, effect = route.functions, None
+        if route.effects is not None:
+            effect = route.effects.call(self._runtime, claimed)
+            functions, arguments = (effect.function,), (effect, *arguments)
+        elif route.batch is not None:
             arguments = tuple([each] for each in arguments)
         result: Result = NOTHING
-        for function in route.functions:
+        for function in functions:
             started = self._runtime.clock() if self._meter.exports else 0.0
             if route.timeout is not None:
                 result = await self._timed(function, arguments, route, limiter, context)
@@ -118,6 +120,8 @@ class Attempt:
                 self._meter.record("listener_duration_ms", (self._runtime.clock() - started) * 1000)
             if isinstance(result, Raised) or isinstance(result.value, RetryAfter):
                 break
+        if effect is not None:
+            return effect.seen(result)
         return result if route.batch is None else results_of(answered_by(result, 1), 1)[0]
 
     # ------------------------------------------------------------ several events in one call

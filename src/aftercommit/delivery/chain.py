@@ -8,6 +8,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+from msgspec.structs import replace
+
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.attempt import Attempt, failure_of
 from aftercommit.delivery.circuits import Circuits
@@ -17,6 +19,7 @@ from aftercommit.delivery.outcomes import (
     combine,
     decide,
     decide_unroutable,
+    done_then,
     falls_back,
     note_of,
     noted,
@@ -26,16 +29,19 @@ from aftercommit.delivery.outcomes import (
 from aftercommit.delivery.pauses import KnownPauses
 from aftercommit.delivery.said import facts_of, log_failure, told
 from aftercommit.delivery.tracking import LATER, Tracked
-from aftercommit.errors import HandlerTimeout, UndecodablePayload, UnroutableEvent
+from aftercommit.errors import CommitUnknown, HandlerTimeout, LeaseLost, UndecodablePayload, UnroutableEvent
 from aftercommit.events.claims import Claimed, RowKey
 from aftercommit.events.context import StoredError
 from aftercommit.events.log import Log
 from aftercommit.events.measures import ANY_HANDLER, DeliveryResult, delivered, result_of
 from aftercommit.events.names import route_name
 from aftercommit.events.outcome import (
+    COMMITTED,
     DONE,
     FELL_BACK,
     NOTHING,
+    UNANSWERED,
+    WRITTEN,
     Dead,
     Defer,
     Discard,
@@ -131,8 +137,11 @@ class Delivery:
         outcomes: dict[str, Outcome] = {}
         for route in routes:
             if route.id in waiting:
+                given = claimed
+                if route.effects is not None:
+                    given = replace(claimed, done_then=done_then(route.id, outcomes, done, waiting))
                 try:
-                    outcomes[route.id] = await run(claimed, route)
+                    outcomes[route.id] = await run(given, route)
                 except UnroutableEvent as error:
                     outcomes[route.id] = self.unknown(claimed, error)
                 if isinstance(outcomes[route.id], Release):  # closing: the others are not begun
@@ -187,7 +196,7 @@ class Chain:
             return await self._run_limited(claimed, route)
         result = await self.attempt.handle(claimed, route, None)
         if result is NOTHING or (not isinstance(result, Raised) and not isinstance(result.value, RetryAfter)):
-            return DONE
+            return WRITTEN if result is COMMITTED else DONE
         return await self.after(claimed, route, (route.caller, None), result)
 
     async def _run_limited(self, claimed: Claimed, route: Route) -> Outcome:
@@ -247,6 +256,12 @@ class Chain:
         if result.interrupted:
             self.circuits.interrupted(*caller)
             return Release(was_started=True)
+        if route.effects is not None and isinstance(error, LeaseLost | CommitUnknown):
+            self.circuits.interrupted(*caller)
+            is_lost = isinstance(error, LeaseLost)  # and what is written under it is refused, counted and logged
+            if not is_lost:
+                log.warning("%s", error_text(error), error=error, outcome="release", **facts_of(claimed, route))
+            return Release(was_started=True) if is_lost else UNANSWERED
         if isinstance(error, Unavailable):
             return self.put_off(claimed, route, error, self.circuits.away(*caller, error))
         if is_telling:

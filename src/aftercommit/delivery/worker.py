@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 
+from msgspec.structs import replace
+
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import EVERYWHERE, Agenda
 from aftercommit.delivery.batches import Batches
@@ -55,9 +57,8 @@ class OutboxDispatcher:
         self.lanes = lanes
         self._delivery, self._settler, self._meter = delivery, settler, meter
         self._held, self._ownership = held, ownership
-        self._worker_count = config.worker_count
+        self._worker_count, self._rule = config.worker_count, rule_of(config)
         self._enough_room = max(1, config.cold_queue_capacity // 2) if config.lease_ahead else 1
-        self._rule = rule_of(config)
         self.starts = Starts(runtime, store, lanes, settler, ownership, meter)
         self.batches = Batches(runtime, lanes, delivery, settler, self.starts, meter, self._rule)
         self._roster = delivery.router.roster
@@ -128,8 +129,7 @@ class OutboxDispatcher:
     def room(self) -> int:
         """Free cold slots; none while more than half of them are taken. A claim costs more than a row: few rows at a
         time, as workers take them, would be many claims. The agenda hears once enough of them are free."""
-        room = self.lanes.cold_room
-        if room >= self._enough_room:
+        if (room := self.lanes.cold_room) >= self._enough_room:
             return room
         self.lanes.want_room(self._enough_room)
         return 0
@@ -177,6 +177,8 @@ class OutboxDispatcher:
         holding.is_running, holding.began_at = True, self._runtime.clock() if holding.is_suspect else now
         if self._meter.exports:
             self._meter.record("dispatch_latency_ms", (holding.began_at - holding.since) * 1000)
+        if claimed.lease.epoch != holding.lease.epoch:  # claimed anew while it waited
+            claimed = holding.claimed = replace(claimed, lease=holding.lease)
         outcome = await self._delivery.deliver(claimed)
         holding.is_running = False
         entry = self._settler.add(holding, outcome)
@@ -195,8 +197,6 @@ class OutboxDispatcher:
 
     def _record_depths(self) -> None:
         self._meter.record("queue_depths", self.lanes.hot_depth, self.lanes.cold_depth)
-
-    # ------------------------------------------------------------ ending
 
     async def close(self, drain_timeout: timedelta) -> None:
         """Take nothing new, finish what waits within the time, give back the rest."""

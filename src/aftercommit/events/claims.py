@@ -78,6 +78,9 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     age: timedelta = timedelta(0)
     #: What it is in order with; None where nothing is kept in order.
     order_key: OrderKey | None = None
+    #: For a transactional handler of a row that serves several: all that have succeeded once it has; empty: that is all
+    #: there are, and the row is done.
+    done_then: tuple[str, ...] = ()
 
     @property
     def source(self) -> Source:

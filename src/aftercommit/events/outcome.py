@@ -115,6 +115,8 @@ class BatchResult:
 DONE = Done()
 DISCARDED: Final = Done()
 FELL_BACK: Final = Done()
+#: The same verdict, which a transactional handler's own transaction has written: nobody has to write it again.
+WRITTEN: Final = Done()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,8 @@ class Release:
 Outcome = Done | Retry | Defer | Dead | Release
 
 RELEASE = Release()
+#: A transactional handler's commit got no answer. If it was one, the fence refuses this, and that is no lost lease.
+UNANSWERED: Final = Release(was_started=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +195,8 @@ class Ok:
 
 #: What nearly all functions return.
 NOTHING: Final = Ok()
+#: A transactional handler returned, and its transaction, in which its event is marked as done, is committed.
+COMMITTED: Final = Ok()
 
 
 @dataclass(frozen=True, slots=True)

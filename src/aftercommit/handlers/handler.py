@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import Enum
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
@@ -75,11 +76,12 @@ class Handler(Generic[T, P, R]):
             self._read(self._signature(function))
 
     def _signature(self, function: Callable[..., object]) -> Signature:
-        read = handler_signature if self.settings.batch is None else batch_signature
-        return read(function, self._names)
+        if self.settings.batch is not None:
+            return batch_signature(function, self._names)
+        return handler_signature(function, self._names, is_transactional=self.settings.transactional)
 
     def _read(self, signature: Signature) -> None:
-        self.takes_metadata = signature.takes_metadata
+        self.takes_metadata, self.tx = signature.takes_metadata, signature.tx
         #: The stored name of its events, or None: then `payload` is the route, or every event is.
         self.event_type = name_of(self.route, "event_type", 128) if isinstance(self.route, str | Enum) else None
         self.payload = _payload_type(self.function, self.route, signature.annotation)
@@ -154,7 +156,7 @@ class Handler(Generic[T, P, R]):
         if signature.annotation is UNTYPED and self.route is None and is_overridden:
             # The body is a subclass's, which need not say again what the declaration has said.
             declared_for = bound._signature(_bound(self.function, instance))
-            signature = Signature(declared_for.annotation, signature.takes_metadata)
+            signature = replace(signature, annotation=declared_for.annotation)
         bound._read(signature)
         if self._unbound_fallback is not None:
             method = _bound(self._unbound_fallback, instance)

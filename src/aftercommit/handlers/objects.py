@@ -37,6 +37,7 @@ class HandlerObject:
     destination: str | Callable[[EventEnvelope], str] | None = None
     batch: int | None = None
     linger: Duration | None = None
+    transactional: bool = False
 
 
 class OutboxTypedHandler(HandlerObject, ABC, Generic[T]):

@@ -50,8 +50,8 @@ any_event: Final = AnyEvent()
 any_payload: Final = AnyPayload()
 
 
-class HandlerOptions(TypedDict, total=False):
-    """The keywords of `handler()`."""
+class PlainOptions(TypedDict, total=False):
+    """The keywords of `handler()` that change nothing of what a handler takes."""
 
     #: Only events of this aggregate type.
     aggregate_type: str | Enum
@@ -73,7 +73,14 @@ class HandlerOptions(TypedDict, total=False):
     destination: str | Callable[[EventEnvelope], str]
 
 
-class BatchOptions(HandlerOptions, total=False):
+class HandlerOptions(PlainOptions, total=False):
+    """The keywords of `handler()`."""
+
+    #: Its statements and the mark that the event is done are one transaction, which it gets as `tx`.
+    transactional: bool
+
+
+class BatchOptions(PlainOptions, total=False):
     """The keywords of `handler()` for one that gets lists of events."""
 
     #: It gets a list of up to so many events in one call.
@@ -83,7 +90,7 @@ class BatchOptions(HandlerOptions, total=False):
 
 
 #: All names that there are.
-OPTIONS: Final = tuple(BatchOptions.__annotations__)
+OPTIONS: Final = (*HandlerOptions.__annotations__, "batch", "linger")
 
 #: The longest list that a handler may ask for.
 LARGEST_BATCH: Final = 10_000
@@ -106,6 +113,7 @@ class HandlerSettings:
     batch: int | None = None
     #: Seconds that a batch waits to become full.
     linger: float = 0.0
+    transactional: bool = False
 
 
 def settings_of(function: object, options: dict[str, Any], *, is_generic: bool) -> HandlerSettings:
@@ -126,6 +134,7 @@ def settings_of(function: object, options: dict[str, Any], *, is_generic: bool) 
         destination=_destination(options.get("destination")),
         batch=_batch(options.get("batch")),
         linger=_linger(options),
+        transactional=_transactional(options),
     )
 
 
@@ -201,3 +210,15 @@ def _destination(value: Any) -> Callable[[EventEnvelope], str] | None:
     if value is not None and not callable(value):
         raise InvalidOption(f"destination is {value!r}", fix="pass a name, or a function of the event that gives one")
     return value  # type: ignore[no-any-return]
+
+
+def _transactional(options: dict[str, Any]) -> bool:
+    value = options.get("transactional", False)
+    if not isinstance(value, bool):
+        raise InvalidOption(f"transactional is {value!r}", fix="pass True or False")
+    if value and options.get("batch") is not None:
+        raise InvalidOption(
+            f"batch={options['batch']!r} and transactional=True were given, and a transaction is that of one event",
+            fix="leave out one of the two",
+        )
+    return value

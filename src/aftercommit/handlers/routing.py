@@ -17,7 +17,7 @@ from aftercommit.handlers.listeners import DefaultListenerRegistry, MultiListene
 from aftercommit.handlers.options import LISTENER_ID, AnyEvent, HandlerSettings, Supports
 from aftercommit.handlers.set import Roster
 from aftercommit.hooks import Listener, ListenerRegistry
-from aftercommit.ports import Resource
+from aftercommit.ports import Effects, Resource
 
 #: One row for all: there is nobody to tell apart here.
 _FOR_ALL: Final = ("",)
@@ -55,15 +55,18 @@ class Route:
     linger: float = 0.0
     #: It has neither limits nor a destination of its own.
     is_free: bool = True
+    #: Of a transactional handler: how it is called.
+    effects: Effects | None = None
     #: One function gets the envelope and nothing else, for as long as it wants.
     is_plain: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        has_more = self.payload is not None or self.takes_metadata or (self.timeout, self.batch) != (None, None)
+        has_more = self.payload is not None or self.takes_metadata or self.effects is not None
+        has_more = has_more or (self.timeout, self.batch) != (None, None)
         object.__setattr__(self, "is_plain", len(self.functions) == 1 and not has_more)
 
     @classmethod
-    def to(cls, handler: AnyHandler) -> Route:
+    def to(cls, handler: AnyHandler, effects: Effects | None = None) -> Route:
         options = handler.settings
         return cls(
             handler.id,
@@ -78,6 +81,7 @@ class Route:
             batch=options.batch,
             linger=options.linger,
             is_free=(options.timeout, options.concurrency, options.rate, options.destination) == (None,) * 4,
+            effects=effects,
         )
 
 
@@ -97,6 +101,8 @@ class Router:
         self._found: dict[tuple[str, str], tuple[Route, ...]] = {}
         self._listeners: dict[tuple[str, str], tuple[object, tuple[Route, ...]]] = {}
         self._hints: dict[tuple[str, str], str] = {}
+        #: How a transactional handler is called. Nobody registers one where there is no way.
+        self.effects_of: Callable[[AnyHandler], Effects] | None = None
 
     def __bool__(self) -> bool:
         """Whether anybody could receive anything. A registry that cannot be counted is taken to have some."""
@@ -271,7 +277,12 @@ class Router:
 
     def _route(self, handler: AnyHandler) -> Route:
         route = self._routes.get(handler.id)
-        return route or self._routes.setdefault(handler.id, Route.to(handler))
+        if route is None:
+            effects = None
+            if handler.settings.transactional and self.effects_of is not None:
+                effects = self.effects_of(handler)
+            route = self._routes.setdefault(handler.id, Route.to(handler, effects))
+        return route
 
 
 def _keep(known: dict[K, V], key: K, value: V) -> None:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from aftercommit.errors import DuplicateHandler, InvalidHandler
 from aftercommit.events.context import EventMetadata, FailureContext
-from aftercommit.handlers.declaring import Declares, DeclaresAny, DeclaresAnyBatch, DeclaresBatch
+from aftercommit.handlers.declaring import (
+    Declares,
+    DeclaresAny,
+    DeclaresAnyBatch,
+    DeclaresAnyTransactional,
+    DeclaresBatch,
+    DeclaresTransactional,
+)
 from aftercommit.handlers.handler import AnyHandler, Fallback, Fallen, Handler
 from aftercommit.handlers.objects import (
     KINDS,
@@ -19,7 +26,7 @@ from aftercommit.handlers.objects import (
     handler_of,
     refuse_class,
 )
-from aftercommit.handlers.options import AnyEvent, BatchOptions, HandlerOptions
+from aftercommit.handlers.options import AnyEvent, BatchOptions, HandlerOptions, PlainOptions
 from aftercommit.handlers.signatures import UNTYPED, Scope, where
 
 T = TypeVar("T")
@@ -101,6 +108,19 @@ class HandlerSet:
         self, handler: OutboxTypedHandler[list[T]], /, **options: Unpack[BatchOptions]
     ) -> Handler[T, ..., object]: ...
     @overload
+    def handler(  # type: ignore[overload-overlap]
+        self, route: type[T], /, *, transactional: Literal[True], **options: Unpack[PlainOptions]
+    ) -> DeclaresTransactional[T]: ...
+    @overload
+    def handler(  # type: ignore[overload-overlap]
+        self,
+        route: str | Enum | AnyEvent | None = None,
+        /,
+        *,
+        transactional: Literal[True],
+        **options: Unpack[PlainOptions],
+    ) -> DeclaresAnyTransactional: ...
+    @overload
     def handler(self, route: type[T], /, **options: Unpack[HandlerOptions]) -> Declares[T]: ...  # type: ignore[overload-overlap]
     @overload
     def handler(
@@ -125,7 +145,7 @@ class HandlerSet:
 
         The route may be a class, the name of an event type (a string or an Enum member), or `any_event`. An object of a
         subclass of OutboxTypedHandler or OutboxHandler is taken as it is. Options: aggregate_type, retry, timeout,
-        concurrency, rate, id, aliases, supports, destination, batch, linger.
+        concurrency, rate, id, aliases, supports, destination, batch, linger, transactional.
 
         With `batch=100` it gets lists of up to so many events of its route, `def h(events: list[OrderPlaced])`: what
         waits at that moment, or comes until `linger="5ms"` is over. What it returns or raises is said of all; a

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 from aftercommit.errors import InvalidHandler, OutboxError
 from aftercommit.events.context import EventMetadata, FailureContext
 from aftercommit.events.names import described
+from aftercommit.handlers.transactional import TxParameter, kind_of_tx
 
 #: The first parameter has no annotation. Not None, which is one.
 UNTYPED: Final[Any] = type("Untyped", (), {"__repr__": lambda _: "no annotation"})()
@@ -23,14 +24,21 @@ _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The annotation of the event, and whether EventMetadata comes second."""
+    """The annotation of the event, whether EventMetadata comes with it, and where a transactional handler wants its
+    transaction."""
 
     annotation: Any
     takes_metadata: bool
+    tx: TxParameter | None = None
 
 
-def handler_signature(function: Callable[..., object], namespace: Mapping[str, Any]) -> Signature:
-    """Of a handler: `(event)` or `(event, metadata)`."""
+def handler_signature(
+    function: Callable[..., object], namespace: Mapping[str, Any], *, is_transactional: bool = False
+) -> Signature:
+    """Of a handler: `(event)` or `(event, metadata)`; of a transactional one `(event, tx)`, with metadata before or
+    behind the tx."""
+    if is_transactional:
+        return _transactional_signature(function, namespace)
     fix = f"def {described(function)}(event: OrderPlaced) -> None, or with a second parameter of type EventMetadata"
     positional = _positional(function, fix)
     if positional is None:
@@ -41,10 +49,43 @@ def handler_signature(function: Callable[..., object], namespace: Mapping[str, A
     annotations = [_annotation(parameter, function, namespace) for parameter in positional[:2]]
     takes_metadata = annotations[1:] == [EventMetadata] or (len(required) == 2 and annotations[1] is UNTYPED)
     if len(required) == 2 and not takes_metadata:
+        if kind_of_tx(annotations[1]) is not None:
+            fix = "@outbox.handler(transactional=True), for a handler that gets a transaction"
         raise InvalidHandler(
             f"the second parameter of the handler {where(function)} is annotated {_shown(annotations[1])}", fix=fix
         )
     return Signature(annotations[0], takes_metadata)
+
+
+def _transactional_signature(function: Callable[..., object], namespace: Mapping[str, Any]) -> Signature:
+    fix = f"def {described(function)}(event: OrderPlaced, tx) -> None, and a third parameter of type EventMetadata"
+    positional = _positional(function, fix)
+    if positional is None:
+        return Signature(UNTYPED, takes_metadata=False)
+    required = [parameter for parameter in positional if parameter.default is Parameter.empty]
+    if not positional or len(required) > 3:
+        raise InvalidHandler(f"the handler {where(function)} takes {len(required)} parameters", fix=fix)
+    event, *others = positional
+    tx, takes_metadata = None, False
+    for place, parameter in enumerate(others[:2], 1):
+        annotation = _annotation(parameter, function, namespace)
+        is_tx = annotation is not EventMetadata and (parameter.name == "tx" or kind_of_tx(annotation) is not None)
+        if is_tx and tx is None:
+            tx = TxParameter(annotation, place)
+        elif (
+            not is_tx
+            and not takes_metadata
+            and (annotation is EventMetadata or (annotation is UNTYPED and parameter in required))
+        ):
+            takes_metadata = True
+        elif parameter in required:
+            raise InvalidHandler(
+                f"the parameter {parameter.name} of the handler {where(function)} is annotated {_shown(annotation)}",
+                fix=fix,
+            )
+        else:
+            break
+    return Signature(_annotation(event, function, namespace), takes_metadata, tx)
 
 
 def batch_signature(function: Callable[..., object], namespace: Mapping[str, Any]) -> Signature:

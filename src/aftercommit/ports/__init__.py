@@ -6,6 +6,7 @@ ports are imported from this door.
 
 from __future__ import annotations
 
+from aftercommit.ports.effects import Effect, Effects, HandlerTx
 from aftercommit.ports.pauses import Pauses
 from aftercommit.ports.records import Records
 from aftercommit.ports.resources import Resource
@@ -29,7 +30,10 @@ __all__ = [
     "Capabilities",
     "Colour",
     "Diagnosis",
+    "Effect",
+    "Effects",
     "EventStore",
+    "HandlerTx",
     "Membership",
     "Monitor",
     "OpenTransaction",

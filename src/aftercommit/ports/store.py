@@ -41,7 +41,7 @@ class Capabilities:
     unique_keys: bool = False
     #: A transaction of the store's own collects commands of the user's, which are called on it by their names.
     takes_commands: bool = False
-    #: What a handler changes can be committed together with the outcome of its event. No store does it yet.
+    #: What a handler changes can be committed together with the outcome of its event, by `settle_in`.
     has_transactional_effects: bool = False
 
     def level(self, isolation: str, where: str) -> str:
@@ -81,10 +81,9 @@ class Transactional(Protocol):
 class EventStore(Protocol):
     """The table of events.
 
-    Every method but `insert`, `insert_unique` and `surviving` runs in a transaction of its own that is committed when
-    it returns.
-    `settle`, `renew` and `mark_suspect` change a row only where owner and epoch of the lease still stand on it, and
-    raise nothing when they do not.
+    Every method but `insert`, `insert_unique`, `surviving` and `settle_in` runs in a transaction of its own that is
+    committed when it returns. `settle`, `settle_in`, `renew` and `mark_suspect` change a row only where owner and epoch
+    of the lease still stand on it, and raise nothing when they do not.
     """
 
     colour: Colour
@@ -203,6 +202,11 @@ class EventStore(Protocol):
 
     async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
         """Write outcomes, all or none, and clear the leases. Returns the rows that the fence refused."""
+
+    async def settle_in(self, tx: Tx, lease: Lease, done_handlers: tuple[str, ...] = ()) -> bool:
+        """Write as a part of an open transaction that an event is done, and clear its lease; or, of a row that serves
+        several handlers, that these are done with it, and keep the lease. False when the fence refuses it. Only where
+        `has_transactional_effects`."""
 
     async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:
         """Prolong leases from now on. Returns the rows that were renewed."""

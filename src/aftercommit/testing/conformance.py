@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aftercommit.testing.claiming import ClaimingContract
+from aftercommit.testing.effects import EffectsContract
 from aftercommit.testing.failing import FailuresContract
 from aftercommit.testing.fencing import FencingContract
 from aftercommit.testing.fidelity import FidelityContract
@@ -32,6 +33,7 @@ class CoreConformance(
     SharingContract,
     SettlingContract,
     GroupsContract,
+    EffectsContract,
     FencingContract,
     RecordsContract,
     LookingContract,

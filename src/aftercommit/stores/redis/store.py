@@ -10,7 +10,7 @@ from weakref import WeakSet
 import msgspec
 from redis.exceptions import ResponseError
 
-from aftercommit.errors import InvalidOption, OutboxError, UnsupportedTransaction
+from aftercommit.errors import EffectsUnsupported, InvalidOption, OutboxError, UnsupportedTransaction
 from aftercommit.events.claims import Claim, ClaimRequest, Inserted, Lease, NewEvent, RowKey, Settlement
 from aftercommit.events.order import Head, Heads, HeadsRequest, HeadState, KeyClaimRequest, Order
 from aftercommit.events.outcome import Dead, Defer, Done, Outcome, Release, Retry
@@ -278,6 +278,9 @@ class RedisStore:
         head: tuple[Word, ...] = (int(self._deletes), KEPT_FAILURES, len(notes) // 2)
         refused = await self.server.run_sure("settle", [*head, *notes, *words])
         return {settlements[number].lease.key for number in refused}
+
+    async def settle_in(self, tx: Tx, lease: Lease, done_handlers: tuple[str, ...] = ()) -> bool:
+        raise EffectsUnsupported(f"{self!r} settles in no transaction of others", fix="call settle() by itself")
 
     async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:
         if not leases:

@@ -91,6 +91,7 @@ class SqlStore:
             leases_firsts=ordered and (serialize_keys or dialect.has_one_writer),
             wakes_others=self.wakes_others and "notify" in self._sql,
             unique_keys="insert_unique" in self._sql,
+            has_transactional_effects=True,
         )
         dialect.refuse_impossible(self._sql, ordered=ordered, serialize_keys=serialize_keys)
         done = self._sql["delete" if delete_completed else "done"]
@@ -272,6 +273,9 @@ class SqlStore:
 
     async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
         return await self._changes.settle(settlements)
+
+    async def settle_in(self, tx: Tx, lease: Lease, done_handlers: tuple[str, ...] = ()) -> bool:
+        return await self._changes.settle_in(tx, lease, done_handlers)
 
     async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:
         if not leases:
