@@ -9,6 +9,7 @@ OutboxError
 ├── DuplicateListener, InvalidListener, UnroutableEvent, InvalidHandler,
 │   DuplicateHandler, HandlerTimeout                                                who was to receive it
 ├── InvalidOption, UnknownStore, ColourMismatch                                     how the outbox was built
+├── RelayRefused, AddressRefused                                                    who was to be told
 ├── CannotStart                                                                     the command line
 ├── StoreBusy, StoreUnavailable, StoreFull, StoreReadOnly, StoreForbidden,
 │   SchemaMissing, SchemaMismatch, UndecodableRow                                   the database
@@ -164,6 +165,14 @@ class ColourMismatch(OutboxError, TypeError, code="AC042"):
 
 class MissingDriver(OutboxError, ImportError, code="AC043"):
     """The library that speaks to this database is not installed."""
+
+
+class RelayRefused(OutboxError, RuntimeError, code="AC090"):
+    """A broker or service answered a relay, and did not take the message. It is tried again."""
+
+
+class AddressRefused(OutboxError, PermissionError, code="AC091"):
+    """The address that the host of a webhook leads to is not one that may be called."""
 
 
 class CannotStart(OutboxError, RuntimeError, code="AC050"):
