@@ -53,7 +53,7 @@ NAMES = [
     "AsyncOutboxDispatcher",
     "AsyncOutboxPoller",
     "AsyncOutboxWriter",
-    "BlockedKey",
+    "BatchResult", "BlockedKey",
     "CannotStart",
     "Claimed",
     "Cluster",

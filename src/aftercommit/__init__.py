@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from aftercommit.config import OutboxConfig as OutboxConfig
     from aftercommit.config import OutboxOptions as OutboxOptions
     from aftercommit.engine import Stats as Stats
+    from aftercommit.errors import BrokenRelay as BrokenRelay
     from aftercommit.errors import CannotStart as CannotStart
     from aftercommit.errors import ColourMismatch as ColourMismatch
     from aftercommit.errors import DuplicateHandler as DuplicateHandler
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from aftercommit.events.order import ClusterMember as ClusterMember
     from aftercommit.events.order import ClusterStats as ClusterStats
     from aftercommit.events.order import PartitionStats as PartitionStats
+    from aftercommit.events.outcome import BatchResult as BatchResult
     from aftercommit.events.outcome import DeadLetter as DeadLetter
     from aftercommit.events.outcome import Discard as Discard
     from aftercommit.events.outcome import DispatchResult as DispatchResult
@@ -149,6 +151,7 @@ _HOMES = {
     "config": ("OutboxConfig", "OutboxOptions"),
     "engine": ("Stats",),
     "errors": (
+        "BrokenRelay",
         "CannotStart", "ColourMismatch", "DuplicateHandler", "DuplicateListener", "HandlerTimeout", "InvalidEvent",
         "InvalidHandler", "InvalidHeaders", "InvalidListener", "InvalidName", "InvalidOption", "InvalidPayload",
         "InvalidPayloadType", "InvalidSchedule", "MissingDriver", "NotAwaited", "NotInTransaction", "OutboxError",
@@ -168,7 +171,8 @@ _HOMES = {
     "events.names": ("AggregateType", "EventType", "StringAggregateType", "StringEventType"),
     "events.order": ("BlockedKey", "Cluster", "ClusterMember", "ClusterStats", "PartitionStats"),
     "events.outcome": (
-        "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError", "Unavailable",
+        "BatchResult", "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError",
+        "Unavailable",
     ),
     "events.pauses": ("Pause", "PauseKind"),
     "events.queued": ("QueuedEvent", "Source"),

@@ -26,6 +26,7 @@ from aftercommit.health import NOT_STARTED, Health
 from aftercommit.hooks import Listener
 from aftercommit.options import Wiring
 from aftercommit.ports import Colour, EventStore, Runtime, TxContext
+from aftercommit.relaying import Relayed
 from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.detect import open_store
 from aftercommit.tending import Tended
@@ -45,7 +46,7 @@ R = TypeVar("R")
 Step = TypeVar("Step", bound=Callable[[Any], Any])
 
 
-class OutboxBase(Wired, Tended, HandlerSet, ABC):
+class OutboxBase(Wired, Tended, Relayed, HandlerSet, ABC):
     """What both colours share: configuration, registration, and everything that needs no waiting."""
 
     _colour: ClassVar[Colour]
@@ -285,6 +286,8 @@ class OutboxBase(Wired, Tended, HandlerSet, ABC):
         self._ending = Ending(self._store)
         self._life = ThreadRuntime().lock()  # a thread of the parent may have held the other one
         self._store.abandon()
+        for resource in self._router.resources:
+            resource.abandon()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._store!r})"

@@ -12,6 +12,7 @@ from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import EVERYWHERE
 from aftercommit.delivery.outcomes import rule_of
 from aftercommit.delivery.pauses import PauseWatch
+from aftercommit.delivery.resources import Resources
 from aftercommit.delivery.wakeups import Announcer, News, WakeupListener
 from aftercommit.delivery.worker import HotPathway
 from aftercommit.errors import InvalidOption, StoreUnavailable
@@ -100,6 +101,7 @@ class Engine(Assembly):
         self.writer = OutboxWriter(runtime, store, meter, hook=hook, hot_path=hot_path, rows_of=router.rows_of)
         self.manual = ManualDelivery(runtime, store, router, self.poller, self.dispatcher, settler, held, meter, config)
         self._pause_watch = PauseWatch(runtime, self.delivery.pauses)
+        self._resources = Resources(runtime, router.resources)
         self.purge = Purge(runtime, store.records, config)
         self.checkup = Checkup(self, runtime, store, self.poller, config)
         self._statistics = Question(runtime, "aftercommit-stats", self._stats)
@@ -169,6 +171,7 @@ class Engine(Assembly):
             log.warning("%s", warning)
         await self._join()
         if self._config.delivers:
+            self._resources.open()
             self.start_delivering()
             self.hot_path.is_open = self._config.hot_path
         self.hot_path.is_active = True
@@ -237,6 +240,7 @@ class Engine(Assembly):
         await self.poller.stop(time.left())
         await self._pause_watch.stop(time.left())
         await self.stop_delivering(self._config.drain_timeout)
+        await self._resources.close()
         time = Countdown(self.runtime)
         await self._leave(time)
         await self.keeper.stop(time.left())

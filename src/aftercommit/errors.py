@@ -9,11 +9,13 @@ OutboxError
 ├── DuplicateListener, InvalidListener, UnroutableEvent, InvalidHandler,
 │   DuplicateHandler, HandlerTimeout                                                who was to receive it
 ├── InvalidOption, UnknownStore, ColourMismatch                                     how the outbox was built
-├── RelayRefused, AddressRefused                                                    who was to be told
+├── BrokenRelay                                                                     a relay of your own
+├── RelayRefused, AddressRefused                                                    what a relay was told
 ├── CannotStart                                                                     the command line
 ├── StoreBusy, StoreUnavailable, StoreFull, StoreReadOnly, StoreForbidden,
 │   SchemaMissing, SchemaMismatch, UndecodableRow                                   the database
-└── RetryAfterError, Discard, DeadLetter, Unavailable (in aftercommit.events.outcome)      raised by handlers
+├── RetryAfterError, Discard, DeadLetter, Unavailable (in aftercommit.events.outcome)      raised by handlers
+└── WrongBatchResult (there too)                                                    what a handler of batches gave
 """
 
 from __future__ import annotations
@@ -167,12 +169,8 @@ class MissingDriver(OutboxError, ImportError, code="AC043"):
     """The library that speaks to this database is not installed."""
 
 
-class RelayRefused(OutboxError, RuntimeError, code="AC090"):
-    """A broker or service answered a relay, and did not take the message. It is tried again."""
-
-
-class AddressRefused(OutboxError, PermissionError, code="AC091"):
-    """The address that the host of a webhook leads to is not one that may be called."""
+class BrokenRelay(OutboxError, RuntimeError, code="AC080"):
+    """A relay has not answered for each of its messages, so none of them counts as sent."""
 
 
 class CannotStart(OutboxError, RuntimeError, code="AC050"):
@@ -185,6 +183,14 @@ class InvalidPayloadType(OutboxError, TypeError, code="AC017"):
 
 class UndecodablePayload(OutboxError, ValueError, code="AC018"):
     """A stored payload cannot be turned into what the handler takes. Trying again would not help."""
+
+
+class RelayRefused(OutboxError, RuntimeError, code="AC090"):
+    """A broker or service answered a relay, and did not take the message. It is tried again."""
+
+
+class AddressRefused(OutboxError, PermissionError, code="AC091"):
+    """The address that the host of a webhook leads to is not one that may be called."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

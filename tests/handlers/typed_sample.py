@@ -1,6 +1,7 @@
 """Read by mypy, never run: what a type checker must refuse ends in `# wrong`, the rest it must take."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from sqlalchemy.orm import Session
 from aftercommit import (
     AggregateType,
     AsyncOutbox,
+    BatchResult,
     DefaultListenerRegistry,
     EventEnvelope,
     EventListener,
@@ -367,3 +369,41 @@ outbox.subscribe(OrderShipped, receipt)  # wrong
 outbox.subscribe(OrderPlaced, lambda event: event.order_id)
 outbox.subscribe(OrderPlaced, lambda event: event.number)  # wrong
 outbox.subscribe("OrderPlaced", print)  # wrong
+
+
+@outbox.handler(OrderPlaced, batch=100, linger="5ms", id="many")
+def many(events: list[OrderPlaced]) -> BatchResult:
+    return BatchResult([None for _ in events])
+
+
+many([OrderPlaced(1)])
+many(OrderPlaced(1))  # wrong
+
+
+@many.fallback
+def many_failed(event: OrderPlaced, failure: FailureContext) -> None: ...
+
+
+@many.fallback  # wrong
+def many_failed_wrongly(events: list[OrderPlaced], failure: FailureContext) -> None: ...
+
+
+@outbox.handler(batch=100)
+async def many_by_annotation(events: Sequence[OrderPlaced], metas: list[EventMetadata]) -> None: ...
+
+
+@outbox.handler(OrderPlaced, batch=100)  # wrong
+def no_list(event: OrderPlaced) -> None: ...
+
+
+@outbox.handler(OrderPlaced, linger="5ms")  # wrong
+def lingers_alone(event: OrderPlaced) -> None: ...
+
+
+class SendReceipts(OutboxTypedHandler[list[OrderPlaced]]):
+    batch = 100
+
+    def handle(self, payload: list[OrderPlaced], metadata: list[EventMetadata]) -> None: ...
+
+
+outbox.handler(SendReceipts(), linger="5ms", batch=10)

@@ -14,7 +14,7 @@ from aftercommit.events.claims import Claimed
 from aftercommit.events.context import EventMetadata, FailureContext, carried, restore, split
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.log import Log
-from aftercommit.events.outcome import NOTHING, Raised, Result, RetryAfter
+from aftercommit.events.outcome import NOTHING, Raised, Result, RetryAfter, results_of
 from aftercommit.events.payloads import PayloadTypes
 from aftercommit.events.queued import QueuedEvent
 from aftercommit.events.redact import error_text
@@ -46,6 +46,8 @@ class Attempt:
         context = context_of(event) if event.headers or carried.get() else copy_context()
         if route.is_plain and self._is_bare:
             return self._runtime.call(route.functions[0], event, context=context)
+        if route.batch is not None:  # one event or many, the context is that of none
+            context = context_of_none()
         listen = self._intercepted if self._interceptors else self._listen
         if self._spans is not None:
             return self._traced(self._spans, listen(claimed, route, limiter, context), claimed, route, context)
@@ -96,6 +98,13 @@ class Attempt:
         except Exception as error:
             return Raised(error)
         arguments = (given, metadata_of(claimed, route.id)) if route.takes_metadata else (given,)
+        if route.batch is not None:
+            return results_of(await self._call(tuple([each] for each in arguments), route, limiter, context), 1)[0]
+        return await self._call(arguments, route, limiter, context)
+
+    async def _call(
+        self, arguments: tuple[object, ...], route: Route, limiter: Limiter | None, context: Context
+    ) -> Result:
         result: Result = NOTHING
         for function in route.functions:
             started = self._runtime.clock() if self._meter.exports else 0.0
@@ -165,6 +174,13 @@ def context_of(event: EventEnvelope) -> Context:
     """A fresh context with what the event carries, and nothing of an event around it."""
     context = copy_context()
     context.run(restore, split(event.headers)[1])
+    return context
+
+
+def context_of_none() -> Context:
+    """A fresh context without anything of an event."""
+    context = copy_context()
+    context.run(restore, {})
     return context
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -73,6 +74,40 @@ class Unavailable(OutboxError, code="AC063"):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.destination, self.retry_in), self.__dict__
+
+
+class WrongBatchResult(OutboxError, TypeError, code="AC064"):
+    """What a handler of batches says of its events makes no sense: it counts as if the handler had raised this."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class BatchResult:
+    """Return it from a handler of batches that has something to say of each event, in the order of the list.
+
+    None or `Done()`: it was handled; `RetryAfter(delay)`: it comes again, not counted; an exception: as if a handler of
+    this event alone had raised it.
+
+    >>> BatchResult([None, RetryAfter("5s"), ValueError("no such order")]).results[2]
+    ValueError('no such order')
+    """
+
+    results: tuple[Done | RetryAfter | BaseException | None, ...]
+
+    def __init__(self, results: Iterable[Done | RetryAfter | BaseException | None]) -> None:
+        try:
+            entries = tuple(results)
+        except TypeError as error:
+            raise WrongBatchResult(
+                f"BatchResult got {results!r}", fix="pass a list with an entry for each event"
+            ) from error
+        for index, entry in enumerate(entries):
+            if entry is not None and not isinstance(entry, Done | RetryAfter | BaseException):
+                raise WrongBatchResult(
+                    f"entry {index} of BatchResult is {entry!r}",
+                    fix="None or Done() for an event that was handled, RetryAfter(delay), or an exception, made: "
+                    'ValueError("…")',
+                )
+        object.__setattr__(self, "results", entries)
 
 
 #: There is one way to be done for the table. Who counts tells three apart: it was handled, the handler discarded it, or
@@ -167,3 +202,17 @@ class Raised:
 
 
 Result = Ok | Raised
+
+
+def results_of(result: Result, count: int) -> list[Result]:
+    """What a call with so many events says of each of them."""
+    if isinstance(result, Raised) or not isinstance(result.value, BatchResult):
+        return [result] * count
+    entries = result.value.results
+    if len(entries) != count:
+        error = WrongBatchResult(
+            f"BatchResult has {len(entries)} entries, and the handler got {count} events",
+            fix="give one for each event, in order: None for those that were handled",
+        )
+        return [Raised(error)] * count
+    return [Raised(entry) if isinstance(entry, BaseException) else Ok(entry) for entry in entries]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, TypedDict
+from typing import Any, Final, Required, TypedDict
 
 from aftercommit.errors import InvalidHandler, InvalidOption, did_you_mean
 from aftercommit.events.durations import Duration, duration, seconds_of
@@ -73,6 +73,22 @@ class HandlerOptions(TypedDict, total=False):
     destination: str | Callable[[EventEnvelope], str]
 
 
+class BatchOptions(HandlerOptions, total=False):
+    """The keywords of `handler()` for one that gets lists of events."""
+
+    #: It gets a list of up to so many events in one call.
+    batch: Required[int]
+    #: How long a batch that is not full waits for more; without it, it is what waits at that moment.
+    linger: Duration
+
+
+#: All names that there are.
+OPTIONS: Final = tuple(BatchOptions.__annotations__)
+
+#: The longest list that a handler may ask for.
+LARGEST_BATCH: Final = 10_000
+
+
 @dataclass(frozen=True, slots=True)
 class HandlerSettings:
     """The options of one handler, as values."""
@@ -86,14 +102,17 @@ class HandlerSettings:
     rate: Rate | None
     supports: Supports | None
     destination: Callable[[EventEnvelope], str] | None
+    #: It gets lists of up to so many events; None: one event each time.
+    batch: int | None = None
+    #: Seconds that a batch waits to become full.
+    linger: float = 0.0
 
 
 def settings_of(function: object, options: dict[str, Any], *, is_generic: bool) -> HandlerSettings:
     """Read the options of a handler; wrong names and values are refused with the fix."""
-    known = HandlerOptions.__annotations__
     for name, value in options.items():
-        if name not in known:
-            raise InvalidOption(f"handler() has no option {name}={value!r}", fix=did_you_mean(name, known))
+        if name not in OPTIONS:
+            raise InvalidOption(f"handler() has no option {name}={value!r}", fix=did_you_mean(name, OPTIONS))
     timeout, aggregate_type, retry = options.get("timeout"), options.get("aggregate_type"), options.get("retry")
     return HandlerSettings(
         id=_id(function, options.get("id")),
@@ -105,6 +124,8 @@ def settings_of(function: object, options: dict[str, Any], *, is_generic: bool) 
         rate=_rate(options.get("rate")),
         supports=_supports(options.get("supports"), is_generic=is_generic),
         destination=_destination(options.get("destination")),
+        batch=_batch(options.get("batch")),
+        linger=_linger(options),
     )
 
 
@@ -145,6 +166,24 @@ def _rate(value: Any) -> Rate | None:
         raise InvalidOption(f"rate is {value!r}", fix='pass calls and a time: "100/s", "5/m", "3/10s"')
     per = found[2] if found[2][0].isdigit() else f"1{found[2]}"
     return Rate(int(found[1]), duration(per, name="rate", positive=True).total_seconds())
+
+
+def _batch(value: Any) -> int | None:
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= LARGEST_BATCH
+    if value is not None and not is_count:
+        raise InvalidOption(f"batch is {value!r}", fix=f"pass an int from 1 to {LARGEST_BATCH}")
+    return value  # type: ignore[no-any-return]
+
+
+def _linger(options: dict[str, Any]) -> float:
+    value = options.get("linger")
+    if value is None:
+        return 0.0
+    if options.get("batch") is None:
+        raise InvalidOption(
+            f"linger is {value!r}, and the handler takes one event at a time", fix='batch=100, linger="5ms"'
+        )
+    return seconds_of(value, name="linger")
 
 
 def _supports(value: Any, *, is_generic: bool) -> Supports | None:

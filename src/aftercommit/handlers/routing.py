@@ -17,6 +17,7 @@ from aftercommit.handlers.listeners import DefaultListenerRegistry, MultiListene
 from aftercommit.handlers.options import LISTENER_ID, AnyEvent, HandlerSettings, Supports
 from aftercommit.handlers.set import Roster
 from aftercommit.hooks import Listener, ListenerRegistry
+from aftercommit.ports import Resource
 
 #: One row for all: there is nobody to tell apart here.
 _FOR_ALL: Final = ("",)
@@ -48,13 +49,15 @@ class Route:
     takes_metadata: bool = False
     timeout: float | None = None
     supports: Supports | None = None
+    #: It gets lists of up to so many; None: one event each time.
+    batch: int | None = None
     #: It has neither limits nor a destination of its own.
     is_free: bool = True
     #: One function gets the envelope and nothing else, for as long as it wants.
     is_plain: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        has_more = self.payload is not None or self.takes_metadata or self.timeout is not None
+        has_more = self.payload is not None or self.takes_metadata or (self.timeout, self.batch) != (None, None)
         object.__setattr__(self, "is_plain", len(self.functions) == 1 and not has_more)
 
     @classmethod
@@ -70,6 +73,7 @@ class Route:
             takes_metadata=handler.takes_metadata,
             timeout=options.timeout,
             supports=options.supports,
+            batch=options.batch,
             is_free=(options.timeout, options.concurrency, options.rate, options.destination) == (None,) * 4,
         )
 
@@ -83,6 +87,8 @@ class Router:
         self._answers_stay = type(registry) is DefaultListenerRegistry
         self._roster = roster
         self.payloads = payloads
+        #: What handlers need while they are called; opened and closed with the outbox.
+        self.resources: list[Resource] = []
         self._count = 0
         self._routes: dict[str, Route] = {}
         self._found: dict[tuple[str, str], tuple[Route, ...]] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from aftercommit.ports.pauses import Pauses
 from aftercommit.ports.records import Records
+from aftercommit.ports.resources import Resource
 from aftercommit.ports.runtime import Colour, Monitor, Runtime, Task
 from aftercommit.ports.schema import SchemaStatus
 from aftercommit.ports.sql_table import SqlNames, SqlTable
@@ -26,6 +27,7 @@ __all__ = [
     "OpenTransaction",
     "Pauses",
     "Records",
+    "Resource",
     "Runtime",
     "SchemaStatus",
     "SqlNames",

@@ -1,1 +1,36 @@
 """Relays: handlers that pass events on to a broker or another service, and are done when it has confirmed them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aftercommit.relays.aws.sns import Sns as Sns
+    from aftercommit.relays.aws.sqs import Sqs as Sqs
+    from aftercommit.relays.kafka.relay import Kafka as Kafka
+    from aftercommit.relays.message import Message as Message
+    from aftercommit.relays.message import Outgoing as Outgoing
+    from aftercommit.relays.relay import Relay as Relay
+    from aftercommit.relays.webhooks.relay import Webhook as Webhook
+
+__all__ = ["Kafka", "Message", "Outgoing", "Relay", "Sns", "Sqs", "Webhook"]
+
+
+def __getattr__(name: str) -> Any:
+    """Each loads the library of its broker, which nobody needs for another one."""
+    module: Any
+    if name in ("Message", "Outgoing"):
+        from aftercommit.relays import message as module  # noqa: PLC0415
+    elif name == "Relay":
+        from aftercommit.relays import relay as module  # noqa: PLC0415
+    elif name == "Kafka":
+        from aftercommit.relays.kafka import relay as module  # noqa: PLC0415
+    elif name == "Webhook":
+        from aftercommit.relays.webhooks import relay as module  # noqa: PLC0415
+    elif name == "Sqs":
+        from aftercommit.relays.aws import sqs as module  # noqa: PLC0415
+    elif name == "Sns":
+        from aftercommit.relays.aws import sns as module  # noqa: PLC0415
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(module, name)

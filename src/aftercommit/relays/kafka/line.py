@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, Producer
 
 from aftercommit.events.log import Log
-from aftercommit.events.outcome import NOTHING, Result
 from aftercommit.relays.kafka.options import Settings, without_secrets
-from aftercommit.runtime.handler_threads import DaemonThreads
 
 log = Log("aftercommit.relays.kafka")
 
@@ -46,10 +44,9 @@ class Line:
         self._is_closing = False
         self._trouble_at = self._confirmed_at = float("-inf")
         self._producer = _producer({**settings, "error_cb": self._heard})
-        self._threads = DaemonThreads(1)
-        self._ended: SimpleQueue[Result] = SimpleQueue()
         # Not the thread of somebody who waits for reports: tokens of OAUTHBEARER are asked for while the line is idle.
-        self._threads.start(self._serve, self._ended.put)
+        self._thread = threading.Thread(target=self._serve, name="aftercommit-kafka", daemon=True)
+        self._thread.start()
 
     def send(self, topic: str, *, value: bytes, key: bytes | None, headers: list[Any], report: Report) -> None:
         """Hand a message over. Raises KafkaException when it is refused on the spot, BufferError without room."""
@@ -73,18 +70,15 @@ class Line:
     def close(self) -> None:
         """Nobody waits for anything here any more."""
         self._is_closing = True
-        try:
-            self._ended.get(timeout=20 * TURN)
-        except Empty:
+        self._thread.join(20 * TURN)
+        if self._thread.is_alive():
             log.warning("a callback of the Kafka client does not return; its thread is left behind")
-        self._threads.close()
 
-    def _serve(self) -> Result:
+    def _serve(self) -> None:
         while not self._is_closing:
             self._poll()
         self.take_back(in_flight=True)
         self._poll()  # for the reports of those
-        return NOTHING
 
     def _poll(self) -> None:
         try:

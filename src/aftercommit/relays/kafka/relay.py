@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -13,7 +14,6 @@ from aftercommit.events.names import shown
 from aftercommit.relays.kafka.options import Settings, delivery_timeout, settings_of, without_secrets
 from aftercommit.relays.message import Message
 from aftercommit.relays.relay import Relay
-from aftercommit.runtime.threads import ThreadRuntime
 
 try:
     from confluent_kafka import KafkaError, KafkaException
@@ -83,7 +83,7 @@ class Kafka(Relay):
 
     def open(self) -> None:
         self._line = Line(self._settings)
-        self._lock = ThreadRuntime().lock()
+        self._lock = threading.Lock()
         #: Sends each message as a batch of its own; made when a batch was too large for a broker.
         self._single: Line | None = None
 
