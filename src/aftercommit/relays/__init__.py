@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from aftercommit.relays.aws.sns import Sns as Sns
@@ -13,24 +14,21 @@ if TYPE_CHECKING:
     from aftercommit.relays.relay import Relay as Relay
     from aftercommit.relays.webhooks.relay import Webhook as Webhook
 
+#: Where each is. A module loads the library of its broker, which nobody needs for another one.
+_MODULES: Final = {
+    "Kafka": "kafka.relay",
+    "Message": "message",
+    "Outgoing": "message",
+    "Relay": "relay",
+    "Sns": "aws.sns",
+    "Sqs": "aws.sqs",
+    "Webhook": "webhooks.relay",
+}
+
 __all__ = ["Kafka", "Message", "Outgoing", "Relay", "Sns", "Sqs", "Webhook"]
 
 
 def __getattr__(name: str) -> Any:
-    """Each loads the library of its broker, which nobody needs for another one."""
-    module: Any
-    if name in ("Message", "Outgoing"):
-        from aftercommit.relays import message as module  # noqa: PLC0415
-    elif name == "Relay":
-        from aftercommit.relays import relay as module  # noqa: PLC0415
-    elif name == "Kafka":
-        from aftercommit.relays.kafka import relay as module  # noqa: PLC0415
-    elif name == "Webhook":
-        from aftercommit.relays.webhooks import relay as module  # noqa: PLC0415
-    elif name == "Sqs":
-        from aftercommit.relays.aws import sqs as module  # noqa: PLC0415
-    elif name == "Sns":
-        from aftercommit.relays.aws import sns as module  # noqa: PLC0415
-    else:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(module, name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

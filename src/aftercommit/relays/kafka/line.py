@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from aftercommit.events.log import Log
 from aftercommit.relays.kafka.options import Settings, without_secrets
@@ -54,6 +54,8 @@ class Line:
         def reported(error: KafkaError | None, _message: object) -> None:
             if error is None:
                 self._confirmed_at = time.monotonic()
+            else:
+                self._fail(error)
             report(error)
 
         self._producer.produce(topic, value=value, key=key, headers=headers, on_delivery=reported)
@@ -83,18 +85,27 @@ class Line:
     def _poll(self) -> None:
         try:
             self._producer.poll(TURN)
+        except KafkaException as error:  # what is fatal is raised as well
+            self._fail(error.args[0])
         except Exception as error:
             log.warning("a callback of the Kafka client failed", error=error)
 
     def _heard(self, error: KafkaError) -> None:
-        if error.code() in TROUBLE or error.fatal():
-            self.said = without_secrets(f"{error.name()}: {error.str()}", self._settings)
+        if error.code() in TROUBLE:
+            self.said = self._text(error)
             self._trouble_at = time.monotonic()
-        if error.fatal() and not self.is_broken:
-            self.is_broken = True
-            log.warning("the Kafka producer has failed for good and is made anew: %s", self.said)
+        self._fail(error)
         if self._told_errors is not None:
             self._told_errors(error)
+
+    def _fail(self, error: KafkaError) -> None:
+        """A producer that has failed for good sends nothing any more: it is made anew."""
+        if error.fatal() and not self.is_broken:
+            self.is_broken, self.said = True, self._text(error)
+            log.warning("the Kafka producer has failed for good and is made anew: %s", self.said)
+
+    def _text(self, error: KafkaError) -> str:
+        return without_secrets(f"{error.name()}: {error.str()}", self._settings)
 
 
 class Whisper:

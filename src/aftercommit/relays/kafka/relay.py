@@ -44,8 +44,8 @@ class Kafka(Relay):
     >>> outbox.relay(Kafka("localhost:9092", compression_type="zstd"), topic="orders")
     <handler kafka>
 
-    The key of a message is that of its event. Settings are those of librdkafka: `sasl_username=` for `sasl.username`, or
-    all of them as `config={"sasl.username": …}`. `enable.idempotence` and `acks=all` are always on.
+    The key of a message is that of its event. Settings are those of librdkafka: `sasl_username=` for `sasl.username`,
+    or all of them as `config={"sasl.username": …}`. `enable.idempotence` and `acks=all` are always on.
     """
 
     name: ClassVar[str] = "kafka"
