@@ -189,7 +189,7 @@ class RelayRefused(OutboxError, RuntimeError, code="AC090"):
     """A broker or service answered a relay, and did not take the message. It is tried again."""
 
 
-class AddressRefused(OutboxError, PermissionError, code="AC091"):
+class AddressRefused(OutboxError, RuntimeError, code="AC091"):
     """The address that the host of a webhook leads to is not one that may be called."""
 
 

@@ -18,7 +18,7 @@ def message(
     to: Any = None,
     key: str | None = None,
     headers: Mapping[str, str] | None = None,
-    format: str = "binary",
+    layout: str = "binary",
     event_type: str = "OrderPlaced",
     content_type: str | None = None,
 ) -> Message:
@@ -26,7 +26,7 @@ def message(
     body = {"payload_json": payload} if isinstance(payload, str) else {"payload_bytes": payload}
     more = {} if content_type is None else {"content_type": content_type}
     event = EventEnvelope(event_type, **body, key=key, headers=headers or {}, **more)
-    return MessageMaker(relay.route(to), source="/tests", layout=format)(event)
+    return MessageMaker(relay.route(to), source="/tests", layout=layout)(event)
 
 
 def opened(relay: Any) -> Any:
