@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from hypothesis import settings
 
-from tests import finding, redis_servers, servers
+from tests import brokers, finding, redis_servers, servers
 from tests.support import World, painted
 
 # A busy machine is no reason to call a property false. Each run looks at the same examples; `make soak` at new ones.
@@ -170,6 +170,18 @@ def redis_table(redis_url: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def rabbitmq_url() -> str:
+    """A RabbitMQ that others use as well: a test has queues and exchanges of its own."""
+    return server("rabbitmq")
+
+
+@pytest.fixture(scope="session")
+def nats_url() -> str:
+    """A NATS with JetStream that others use as well: a test has streams of its own."""
+    return server("nats")
+
+
+@pytest.fixture(scope="session")
 def sqlserver_url() -> str:
     """A SQL Server that somebody named; there is none to be had otherwise."""
     return server("sqlserver")
@@ -203,6 +215,12 @@ def private_valkey(request: pytest.FixtureRequest) -> Iterator[redis_servers.Pri
     """A Valkey likewise."""
     mark = request.node.get_closest_marker("redis_settings")
     yield from started(lambda: redis_servers.PrivateValkey(**(mark.kwargs if mark else {})))
+
+
+@pytest.fixture
+def private_rabbitmq() -> Iterator[brokers.PrivateRabbitmq]:
+    """A RabbitMQ that the test may stop, kill and start."""
+    yield from started(brokers.PrivateRabbitmq)
 
 
 @pytest.fixture

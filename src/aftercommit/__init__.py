@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from aftercommit.errors import InvalidPayload as InvalidPayload
     from aftercommit.errors import InvalidPayloadType as InvalidPayloadType
     from aftercommit.errors import InvalidSchedule as InvalidSchedule
+    from aftercommit.errors import MessageRefused as MessageRefused
     from aftercommit.errors import MissingDriver as MissingDriver
     from aftercommit.errors import NotAwaited as NotAwaited
     from aftercommit.errors import NotInTransaction as NotInTransaction
@@ -151,7 +152,7 @@ _HOMES = {
     "config": ("OutboxConfig", "OutboxOptions"),
     "engine": ("Stats",),
     "errors": (
-        "BrokenRelay",
+        "BrokenRelay", "MessageRefused",
         "CannotStart", "ColourMismatch", "DuplicateHandler", "DuplicateListener", "HandlerTimeout", "InvalidEvent",
         "InvalidHandler", "InvalidHeaders", "InvalidListener", "InvalidName", "InvalidOption", "InvalidPayload",
         "InvalidPayloadType", "InvalidSchedule", "MissingDriver", "NotAwaited", "NotInTransaction", "OutboxError",

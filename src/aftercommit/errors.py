@@ -9,8 +9,7 @@ OutboxError
 ├── DuplicateListener, InvalidListener, UnroutableEvent, InvalidHandler,
 │   DuplicateHandler, HandlerTimeout                                                who was to receive it
 ├── InvalidOption, UnknownStore, ColourMismatch                                     how the outbox was built
-├── BrokenRelay                                                                     a relay of your own
-├── RelayRefused, AddressRefused                                                    what a relay was told
+├── MessageRefused, AddressRefused, BrokenRelay                                     what a relay was told
 ├── CannotStart                                                                     the command line
 ├── StoreBusy, StoreUnavailable, StoreFull, StoreReadOnly, StoreForbidden,
 │   SchemaMissing, SchemaMismatch, UndecodableRow                                   the database
@@ -173,6 +172,10 @@ class BrokenRelay(OutboxError, RuntimeError, code="AC080"):
     """A relay has not answered for each of its messages, so none of them counts as sent."""
 
 
+class MessageRefused(OutboxError, RuntimeError, code="AC081"):
+    """A broker is there and did not take a message: nobody would get it, or it could not store it."""
+
+
 class CannotStart(OutboxError, RuntimeError, code="AC050"):
     """The command line could not find or load the outbox that it was told to work with."""
 
@@ -185,11 +188,7 @@ class UndecodablePayload(OutboxError, ValueError, code="AC018"):
     """A stored payload cannot be turned into what the handler takes. Trying again would not help."""
 
 
-class RelayRefused(OutboxError, RuntimeError, code="AC090"):
-    """A broker or service answered a relay, and did not take the message. It is tried again."""
-
-
-class AddressRefused(OutboxError, RuntimeError, code="AC091"):
+class AddressRefused(OutboxError, RuntimeError, code="AC090"):
     """The address that the host of a webhook leads to is not one that may be called."""
 
 

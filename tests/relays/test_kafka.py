@@ -12,7 +12,7 @@ pytest.importorskip("confluent_kafka")
 from confluent_kafka import KafkaError
 
 from aftercommit import DeadLetter, InvalidOption, Unavailable
-from aftercommit.errors import RelayRefused
+from aftercommit.errors import MessageRefused
 from aftercommit.relays import Kafka
 from tests.relays.kafka_cluster import Cluster
 from tests.relays.kit import message, opened
@@ -102,7 +102,7 @@ def test_a_topic_that_is_not_there_is_a_failure_that_says_so(cluster: Cluster, o
 
     (answer,) = relay.publish([message(relay, to=topic)])
 
-    assert isinstance(answer, RelayRefused)
+    assert isinstance(answer, MessageRefused)
     assert f"has no topic '{topic}'" in str(answer)
 
 

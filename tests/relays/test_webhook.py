@@ -23,7 +23,7 @@ pytest.importorskip("standardwebhooks")
 from standardwebhooks.webhooks import Webhook as Verifier
 
 from aftercommit import DeadLetter, InvalidOption, RetryAfterError, Unavailable
-from aftercommit.errors import AddressRefused, RelayRefused
+from aftercommit.errors import AddressRefused, MessageRefused
 from aftercommit.relays import Webhook
 from aftercommit.relays.webhooks import guard
 from aftercommit.relays.webhooks.answers import retry_after
@@ -104,15 +104,15 @@ def test_a_function_gives_the_secret_and_the_url_of_each_receiver() -> None:
         (status(200, b"ok"), type(None), ""),
         (
             status(301, Location="http://elsewhere.example/?secret=s3"),
-            RelayRefused,
+            MessageRefused,
             "leads to http://elsewhere.example",
         ),
-        (status(400, b"no\x00\nsuch  order"), RelayRefused, "400 Bad Request: no\x00 such order"),
+        (status(400, b"no\x00\nsuch  order"), MessageRefused, "400 Bad Request: no\x00 such order"),
         (status(410), DeadLetter, "410 Gone"),
         (status(429, Retry_After="7"), Unavailable, "not available"),
-        (status(503, Retry_After="junk"), RelayRefused, "503"),
+        (status(503, Retry_After="junk"), MessageRefused, "503"),
         (status(408, Retry_After="7"), RetryAfterError, "408"),
-        (status(500, b"x" * 1_000_000), RelayRefused, "500"),
+        (status(500, b"x" * 1_000_000), MessageRefused, "500"),
     ],
 )
 def test_what_an_answer_means(answer: Any, kind: type, said: str) -> None:
@@ -161,10 +161,10 @@ def test_a_receiver_that_is_not_there_is_away_and_one_that_says_nothing_has_fail
     with Receiver(silent) as receiver:
         error = posted(Webhook(receiver.url, allow_private=True, timeout="200ms"))
         over.set()
-    assert isinstance(error, RelayRefused)
+    assert isinstance(error, MessageRefused)
     assert "no answer within 0.2 s" in str(error)
     with Receiver(leaves) as receiver:
-        assert isinstance(posted(Webhook(receiver.url, allow_private=True)), RelayRefused)
+        assert isinstance(posted(Webhook(receiver.url, allow_private=True)), MessageRefused)
 
 
 def test_a_body_without_end_holds_nobody() -> None:

@@ -97,14 +97,11 @@ class Attempt:
             given = claimed.event if route.payload is None else self._payloads.decode(claimed.event, route.payload)
         except Exception as error:
             return Raised(error)
-        arguments = (given, metadata_of(claimed, route.id)) if route.takes_metadata else (given,)
+        arguments: tuple[object, ...] = (given,)
+        if route.takes_metadata:
+            arguments = (given, metadata_of(claimed, route.id))
         if route.batch is not None:
-            return results_of(await self._call(tuple([each] for each in arguments), route, limiter, context), 1)[0]
-        return await self._call(arguments, route, limiter, context)
-
-    async def _call(
-        self, arguments: tuple[object, ...], route: Route, limiter: Limiter | None, context: Context
-    ) -> Result:
+            arguments = tuple([each] for each in arguments)
         result: Result = NOTHING
         for function in route.functions:
             started = self._runtime.clock() if self._meter.exports else 0.0
@@ -116,7 +113,7 @@ class Attempt:
                 self._meter.record("listener_duration_ms", (self._runtime.clock() - started) * 1000)
             if isinstance(result, Raised) or isinstance(result.value, RetryAfter):
                 break
-        return result
+        return result if route.batch is None else results_of(result, 1)[0]
 
     async def _timed(
         self,

@@ -18,6 +18,7 @@ from aftercommit.service import Repeating
 
 if TYPE_CHECKING:
     from aftercommit.delivery.lanes import Lanes
+    from aftercommit.handlers.routing import Route
 
 log = Log("aftercommit.keeper")
 
@@ -42,6 +43,8 @@ class Holding(msgspec.Struct, eq=False, gc=False):
     is_overtaken: bool = False
     #: It has an outcome, which is written or will be; there is no second one.
     is_reported: bool = False
+    #: Its only receiver, if that takes events in batches and this one may be among others.
+    route: Route | None = None
 
     @property
     def abandoned(self) -> int:

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from aftercommit.relays.kafka.relay import Kafka as Kafka
     from aftercommit.relays.message import Message as Message
     from aftercommit.relays.message import Outgoing as Outgoing
+    from aftercommit.relays.nats import Nats as Nats
+    from aftercommit.relays.rabbitmq import RabbitMQ as RabbitMQ
+    from aftercommit.relays.rabbitmq import Route as Route
+    from aftercommit.relays.redis_streams import RedisStreams as RedisStreams
     from aftercommit.relays.relay import Relay as Relay
     from aftercommit.relays.webhooks.relay import Webhook as Webhook
 
@@ -18,14 +22,30 @@ if TYPE_CHECKING:
 _MODULES: Final = {
     "Kafka": "kafka.relay",
     "Message": "message",
+    "Nats": "nats",
     "Outgoing": "message",
+    "RabbitMQ": "rabbitmq",
+    "RedisStreams": "redis_streams",
     "Relay": "relay",
+    "Route": "rabbitmq",
     "Sns": "aws.sns",
     "Sqs": "aws.sqs",
     "Webhook": "webhooks.relay",
 }
 
-__all__ = ["Kafka", "Message", "Outgoing", "Relay", "Sns", "Sqs", "Webhook"]
+__all__ = [
+    "Kafka",
+    "Message",
+    "Nats",
+    "Outgoing",
+    "RabbitMQ",
+    "RedisStreams",
+    "Relay",
+    "Route",
+    "Sns",
+    "Sqs",
+    "Webhook",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from aftercommit.errors import RelayRefused
+from aftercommit.errors import MessageRefused
 from aftercommit.events.outcome import DeadLetter, Unavailable
 
 TOO_LARGE: Final = frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE))
@@ -81,15 +81,15 @@ def meaning(error: KafkaError | None, topic: str, where: str, said: str) -> Base
     if code in _NEVER:
         return DeadLetter(f"Kafka at {where} refused the message for {topic!r}: {_NEVER[code]} ({text})")
     if code in _NO_TOPIC:
-        return RelayRefused(
+        return MessageRefused(
             f"Kafka at {where} has no topic {topic!r} ({text})",
             fix="create it, or let the brokers do so (auto.create.topics.enable); the event is tried again until then",
         )
-    return RelayRefused(f"Kafka at {where} did not take the message for {topic!r} ({text})")
+    return MessageRefused(f"Kafka at {where} did not take the message for {topic!r} ({text})")
 
 
 def away(where: str, text: str) -> Unavailable:
     """The cluster cannot be used now; the reason goes to the log with the events that wait."""
     error = Unavailable(where)
-    error.__cause__ = RelayRefused(text)
+    error.__cause__ = MessageRefused(text)
     return error

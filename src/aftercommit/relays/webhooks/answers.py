@@ -10,7 +10,7 @@ from typing import Final
 
 import httpx
 
-from aftercommit.errors import RelayRefused
+from aftercommit.errors import MessageRefused
 from aftercommit.events.outcome import DeadLetter, RetryAfterError, Unavailable
 from aftercommit.relays.webhooks.targets import origin_of
 
@@ -34,18 +34,18 @@ def meaning(answer: httpx.Response, body: bytes, origin: str, *, now: datetime) 
     said = f"{origin} answered {status}{_phrase(status)}"
     if 300 <= status < 400:
         where = _led_to(answer)
-        return RelayRefused(f"{said}, which leads to {where}", fix="use that address; redirects are not followed")
+        return MessageRefused(f"{said}, which leads to {where}", fix="use that address; redirects are not followed")
     if status == HTTPStatus.GONE:
         return DeadLetter(f"{said}: it wants no more of these")
     wait = retry_after(answer.headers.get("retry-after"), now=now)
     if wait is not None and status in _NOT_NOW:
         away = Unavailable(origin, wait)
-        away.__cause__ = RelayRefused(said)
+        away.__cause__ = MessageRefused(said)
         return away
     if wait is not None and status == _LATER:
         return RetryAfterError(wait, said)
     text = re.sub(r"\s+", " ", body.decode("utf-8", "replace")).strip()[:_QUOTED]
-    return RelayRefused(f"{said}: {text}" if text else said)
+    return MessageRefused(f"{said}: {text}" if text else said)
 
 
 def retry_after(value: str | None, *, now: datetime) -> timedelta | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final
 
-from aftercommit.errors import AddressRefused, InvalidOption, MissingDriver, RelayRefused
+from aftercommit.errors import AddressRefused, InvalidOption, MessageRefused, MissingDriver
 from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.outcome import Unavailable
 from aftercommit.relays.message import Message
@@ -132,7 +132,7 @@ class Webhook(Relay):
         except TimeoutError:
             return _failed(origin, body, f"no answer within {self._timeout:g} s")
         except httpcore.LocalProtocolError as error:
-            return RelayRefused(f"the message for {origin} makes no request: {error}")
+            return MessageRefused(f"the message for {origin} makes no request: {error}")
         except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
             return _failed(origin, body, f"{type(error).__name__}: {error}")
         return meaning(answer, beginning, origin, now=datetime.now(UTC))
@@ -151,7 +151,7 @@ class Webhook(Relay):
 
 
 def _failed(origin: str, body: Outgoing | None, what: str) -> BaseException:
-    error = RelayRefused(f"{origin}: {what}")
+    error = MessageRefused(f"{origin}: {what}")
     if body is not None and body.is_begun:
         return error
     away = Unavailable(origin)

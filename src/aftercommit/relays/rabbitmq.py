@@ -1,0 +1,289 @@
+"""RabbitMQ, by aio-pika: publisher confirms, and messages that nobody would get come back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+from urllib.parse import unquote, urlsplit
+
+from aftercommit.errors import InvalidOption, MessageRefused, MissingDriver
+from aftercommit.events.durations import Duration, seconds_of
+from aftercommit.events.names import shown
+from aftercommit.events.outcome import DeadLetter, Unavailable
+from aftercommit.events.redact import error_text
+from aftercommit.relays.message import Message
+from aftercommit.relays.relay import Relay
+
+try:
+    import aio_pika
+    from aiormq import exceptions, spec
+except ImportError as error:
+    raise MissingDriver(f"aio-pika is not installed ({error})", fix='pip install "aftercommit[rabbitmq]"') from error
+
+#: Before the names of attributes, as the AMQP binding of CloudEvents says it.
+PREFIX: Final = "cloudEvents_"
+
+#: Bytes of a name in AMQP.
+_LONGEST_NAME: Final = 255
+
+#: Headers that mean something to RabbitMQ: it would send the message elsewhere as well, or close the channel.
+_COMMANDS: Final = frozenset({"CC", "BCC"})
+
+#: Exchanges that keep a channel open. Beyond them one that is not in use makes room.
+_CHANNELS: Final = 100
+
+#: Seconds between signs of life of the connection, where the URL says nothing.
+_HEARTBEAT: Final = 20
+
+Answer = BaseException | None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """An exchange, "" for the default one, and a routing key."""
+
+    exchange: str
+    key: str
+
+
+class ExchangeChannel:
+    """A channel for one exchange: the broker closes a channel for whatever is wrong, and others are not to suffer."""
+
+    def __init__(self, exchange: str, kind: str | None) -> None:
+        """Of the exchange where it is to be declared; else it has to be there."""
+        self.exchange = exchange
+        self.users = 0
+        self._kind = kind
+        self._opening = asyncio.Lock()
+        self._channel: Any = None
+
+    async def publish(self, connection: Any, routing_key: str, message: Message, timeout: float) -> None:
+        """Until the broker has it. Raises what the driver raises."""
+        channel = self._channel
+        if channel is None or channel.is_closed:
+            channel = await self._open(connection)
+        await channel.basic_publish(
+            message.body,
+            exchange=self.exchange,
+            routing_key=routing_key,
+            properties=properties_of(message),
+            mandatory=True,
+            timeout=timeout,
+            wait=False,
+        )
+
+    async def _open(self, connection: Any) -> Any:
+        async with self._opening:
+            if self._channel is None or self._channel.is_closed:
+                channel = connection.channel(publisher_confirms=True, on_return_raises=True)
+                await channel
+                self._kept, under = channel, await channel.get_underlay_channel()
+                if self._kind is not None and self.exchange:
+                    await under.exchange_declare(self.exchange, exchange_type=self._kind, durable=True)
+                self._channel = under
+            return self._channel
+
+    async def close(self) -> None:
+        if self._channel is not None and not self._channel.is_closed:
+            await self._kept.close()
+
+
+class RabbitMQ(Relay):
+    """Publishes to RabbitMQ: `to=` is a routing key of `exchange`, a `Route`, or a function of the event.
+
+    A message is done when the broker has confirmed it, which for a durable queue it does when the message is on disk. A
+    message that no queue would get, and an exchange that is not there, are failures of that message, and tried again.
+    With `declare="topic"` exchanges are made, durable, by the first message to them. Further options are those of
+    `aio_pika.connect`, such as `ssl_context`.
+    """
+
+    name: ClassVar[str] = "rabbitmq"
+
+    def __init__(
+        self,
+        url: str = "amqp://guest:guest@localhost/",
+        *,
+        exchange: str = "",
+        declare: str | None = None,
+        connect_timeout: Duration = "5s",
+        confirm_timeout: Duration = "10s",
+        **options: Any,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("amqp", "amqps"):
+            raise InvalidOption(
+                f"the URL of RabbitMQ begins with {shown(parts.scheme)}", fix="amqp://user:password@host:5672/vhost"
+            )
+        self._url = url
+        self._where = _where(url)
+        self._exchange = _name(exchange, "exchange")
+        self._declare = declare
+        self._connect_timeout = seconds_of(connect_timeout, name="connect_timeout", positive=True)
+        self._confirm_timeout = seconds_of(confirm_timeout, name="confirm_timeout", positive=True)
+        self._options = options if "heartbeat" in parts.query else {"heartbeat": _HEARTBEAT, **options}
+        self._connection: Any = None
+
+    @property
+    def where(self) -> str:
+        return self._where
+
+    def place(self, given: Any) -> Route:
+        if isinstance(given, Route):
+            return Route(_name(given.exchange, "exchange"), _name(given.key, "routing key"))
+        if isinstance(given, str):
+            return Route(self._exchange, _name(given, "routing key"))
+        raise InvalidOption(
+            f"to of RabbitMQ is {shown(given)}", fix='a routing key: to="orders", or to=Route(exchange="shop", key="…")'
+        )
+
+    async def open(self) -> None:
+        self._channels: dict[str, ExchangeChannel] = {}
+        self._connection = await aio_pika.connect(self._url, timeout=self._connect_timeout, **self._options)
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def publish(self, messages: Sequence[Message]) -> Sequence[Answer]:
+        by_exchange: dict[str, list[int]] = {}
+        for number, message in enumerate(messages):
+            by_exchange.setdefault(message.to.exchange, []).append(number)
+        answers: list[Answer] = [None] * len(messages)
+        sent = [self._publish_to(exchange, [messages[n] for n in found]) for exchange, found in by_exchange.items()]
+        together = await asyncio.gather(*sent)
+        for numbers, found in zip(by_exchange.values(), together, strict=True):
+            for number, answer in zip(numbers, found, strict=True):
+                answers[number] = answer
+        if self._connection.is_closed:
+            self.is_lost = True
+        return answers
+
+    async def _publish_to(self, exchange: str, messages: Sequence[Message]) -> Sequence[Answer]:
+        channel = await self._channel_of(exchange)
+        channel.users += 1
+        try:
+            answers = await asyncio.gather(*[self._publish_one(channel, message) for message in messages])
+            # Nobody knows which of them the broker closed the channel for. Each is sent again for itself; those that
+            # it had stored by then come twice.
+            unknown = [number for number, answer in enumerate(answers) if isinstance(answer, _ChannelLost)]
+            for number in unknown:
+                answers[number] = await self._publish_one(channel, messages[number])
+        except Exception as error:
+            return [self._judged(error, exchange)] * len(messages)
+        finally:
+            channel.users -= 1
+        return [answer.reason if isinstance(answer, _ChannelLost) else answer for answer in answers]
+
+    async def _publish_one(self, channel: ExchangeChannel, message: Message) -> Answer:
+        try:
+            refuse_unsendable(message)
+            await channel.publish(self._connection, message.to.key, message, self._confirm_timeout)
+        except Exception as error:
+            return self._judged(error, channel.exchange)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return self._away(error)  # the driver has cancelled what waited for a lost connection
+        return None
+
+    async def _channel_of(self, exchange: str) -> ExchangeChannel:
+        channel = self._channels.get(exchange)
+        if channel is None:
+            if len(self._channels) >= _CHANNELS:
+                idle = next((each for each in self._channels.values() if not each.users), None)
+                if idle is not None:
+                    del self._channels[idle.exchange]
+                    await idle.close()
+            channel = self._channels[exchange] = ExchangeChannel(exchange, self._declare)
+        return channel
+
+    def _judged(self, error: Exception, exchange: str) -> BaseException:
+        """What an error of the driver means for the message."""
+        match error:
+            case DeadLetter() | InvalidOption():
+                return error
+            case exceptions.PublishError():
+                text = error_text(error)
+                return _refused(
+                    f"{self.where} has no queue for it: {text}", "bind a queue to the exchange for it", error
+                )
+            case exceptions.DeliveryError():
+                return _refused(f"{self.where} did not store it: {error}", "see the log of the broker", error)
+            case exceptions.ChannelNotFoundEntity():
+                fix = 'make the exchange, or let it be made: RabbitMQ(…, declare="topic")'
+                return _refused(f"{self.where}: {error_text(error)}", fix, error)
+            case exceptions.ChannelPreconditionFailed() if "larger than" in str(error):
+                dead = DeadLetter(f"{self.where} takes no message of this size: {error_text(error)}")
+                return _ChannelLost(dead)
+            case exceptions.ChannelClosed() | exceptions.AMQPChannelError():
+                return _ChannelLost(_refused(f"{self.where}: {error_text(error)}", "see the log of the broker", error))
+            case exceptions.ChannelInvalidStateError() if not self._connection.is_closed:
+                return _ChannelLost(_refused(f"{self.where} closed the channel", "see the log of the broker", error))
+        is_loss = isinstance(error, exceptions.AMQPError | OSError | asyncio.TimeoutError | RuntimeError)
+        return self._away(error) if is_loss else error
+
+    def _away(self, error: BaseException) -> Unavailable:
+        self.is_lost = True
+        away = Unavailable(self.where)
+        away.__cause__ = error
+        return away
+
+
+class _ChannelLost(Exception):
+    """The broker has closed the channel, perhaps for another message."""
+
+    def __init__(self, reason: BaseException) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+def properties_of(message: Message) -> Any:
+    """As the AMQP binding of CloudEvents says it; a user's header gives way to an attribute of the same name."""
+    headers: dict[str, Any] = dict(message.headers)
+    for name, value in message.attributes.items():
+        headers[PREFIX + name] = value
+    return spec.Basic.Properties(
+        content_type=message.content_type,
+        delivery_mode=2,
+        headers=headers,
+        message_id=message.id,
+        timestamp=message.event.occurred_at,
+    )
+
+
+def refuse_unsendable(message: Message) -> None:
+    """What the driver or the broker would close the connection for."""
+    size = 0
+    for name, value in message.headers.items():
+        if name in _COMMANDS:
+            raise DeadLetter(f"the header {name} is a command to RabbitMQ: rename it")
+        if len(name.encode()) > _LONGEST_NAME:
+            raise DeadLetter(
+                f"the header name {name[:40]}… is longer than {_LONGEST_NAME} bytes, which AMQP cannot carry"
+            )
+        size += len(name.encode()) + len(value.encode())
+    if size > 100_000:
+        raise DeadLetter(f"the headers have {size} bytes, and a frame of AMQP has room for 131,072 in all")
+    if len(message.content_type.encode()) > _LONGEST_NAME:
+        raise DeadLetter("the content type is longer than 255 bytes, which AMQP cannot carry")
+
+
+def _refused(message: str, fix: str, cause: BaseException) -> MessageRefused:
+    refused = MessageRefused(message, fix=fix)
+    refused.__cause__ = cause
+    return refused
+
+
+def _name(given: Any, what: str) -> str:
+    if not isinstance(given, str) or len(given.encode()) > _LONGEST_NAME:
+        raise InvalidOption(f"the {what} is {shown(given)}", fix=f"a text of at most {_LONGEST_NAME} bytes")
+    return given
+
+
+def _where(url: str) -> str:
+    parts = urlsplit(url)
+    port = parts.port or (5671 if parts.scheme == "amqps" else 5672)
+    return f"RabbitMQ at {parts.hostname or 'localhost'}:{port}/{unquote(parts.path[1:])}"
