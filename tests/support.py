@@ -200,7 +200,7 @@ class Awaited:
 
 #: What is no coroutine in AsyncOutbox either.
 _PLAIN = {
-    *("relay", "handler", "fallback", "include", "subscribe", "upcast", "attach"),
+    *("handler", "relay", "fallback", "include", "subscribe", "upcast", "attach"),
     *("register", "health", "config", "is_started", "_engine", "_current", "_store", "_new_engine"),
     *("after_commit", "after_rollback", "connection", "is_transaction_active", "current_connection"),
 }

@@ -72,7 +72,7 @@ def test_a_receiver_gets_a_signed_cloudevent() -> None:
         "ce-type": "OrderPlaced",
         "ce-partitionkey": "a%20%C3%A9",
         "content-type": "application/json",
-        "note": '%C3%A9 "q" 5%25',
+        "note": "%C3%A9%20%22q%22%205%25",
         "x-from": "shop",
         "host": f"127.0.0.1:{receiver.port}",
     }

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from copy import copy
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from weakref import WeakKeyDictionary
 
 from aftercommit.errors import OutboxError
@@ -71,18 +71,16 @@ class Line(ABC):
     def abandon(self) -> None:
         """In a forked child: forget the parent's connections, without a word to anybody."""
 
-    def _refused(self, error: BaseException) -> BaseException:
-        """What comes of an `open` that failed: the broker cannot be used, which is no event's fault. Said once."""
+    def _refuse(self, error: BaseException) -> NoReturn:
+        """Raise what comes of an `open` that failed: the broker cannot be used, which is no event's fault. Said once."""
         where = redact(self.relay.where)
         if not self._is_told and isinstance(error, Exception):
             self._is_told = True
             cause = error.__cause__ if isinstance(error, Unavailable) and error.__cause__ else error
             log.warning("%s: cannot connect to %s: %s", self.name, where, error_text(cause))
         if isinstance(error, OutboxError) or not isinstance(error, Exception):
-            return error
-        away = Unavailable(self.relay.where)
-        away.__cause__ = error
-        return away
+            raise error
+        raise Unavailable(self.relay.where) from error
 
     def _connected(self) -> None:
         self._is_told = False
@@ -100,9 +98,9 @@ class BlockingLine(Line):
         self._opening = threading.Lock()
         self._counting = threading.Lock()
         self._current: Connected | None = None
-        self._tries, self._failure = 0, None
+        self._failed, self._failure = 0, None
 
-    _tries: int
+    _failed: int
     _failure: BaseException | None
 
     @property
@@ -132,10 +130,10 @@ class BlockingLine(Line):
         self._begin()
 
     def _enter(self) -> Connected:
-        seen = self._tries
+        seen = self._failed
         with self._opening:
             if self._current is None or not self._current.is_good:
-                if self._failure is not None and self._tries != seen:  # while we waited for our turn
+                if self._failure is not None and self._failed != seen:  # while we waited for our turn
                     raise Unavailable(self.relay.where) from self._failure
                 self._retire()
                 self._current = self._connect()
@@ -145,14 +143,13 @@ class BlockingLine(Line):
 
     def _connect(self) -> Connected:
         relay = copy(self.relay)
-        self._tries += 1
         try:
             relay.open()
         except BaseException as error:
-            self._failure = error
+            self._failed, self._failure = self._failed + 1, error
             with suppress(Exception):
                 relay.close()
-            raise self._refused(error) from error.__cause__
+            self._refuse(error)
         self._failure = None
         self._connected()
         return Connected(relay)
@@ -189,7 +186,7 @@ class OnLoop:
     def __init__(self) -> None:
         self.opening = asyncio.Lock()
         self.current: Connected | None = None
-        self.tries = 0
+        self.failed = 0
         self.failure: BaseException | None = None
 
 
@@ -236,10 +233,10 @@ class AsyncLine(Line):
         if here.current is not None and here.current.is_good:  # as nearly always
             here.current.users += 1
             return here.current
-        seen = here.tries
+        seen = here.failed
         async with here.opening:
             if here.current is None or not here.current.is_good:
-                if here.failure is not None and here.tries != seen:  # while we waited for our turn
+                if here.failure is not None and here.failed != seen:  # while we waited for our turn
                     raise Unavailable(self.relay.where) from here.failure
                 await self._retire(here)
                 here.current = await self._connect(here)
@@ -248,14 +245,13 @@ class AsyncLine(Line):
 
     async def _connect(self, here: OnLoop) -> Connected:
         relay = copy(self.relay)
-        here.tries += 1
         try:
             await _awaited(relay.open())
         except BaseException as error:
-            here.failure = error
+            here.failed, here.failure = here.failed + 1, error
             with suppress(Exception):
                 await _awaited(relay.close())
-            raise self._refused(error) from error.__cause__
+            self._refuse(error)
         here.failure = None
         self._connected()
         return Connected(relay)

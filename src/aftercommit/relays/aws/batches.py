@@ -24,7 +24,7 @@ from aftercommit.relays.aws.answers import alone, of_entry, of_request
 from aftercommit.relays.aws.entries import Entry, chunks_of, entry_of
 
 #: Below the timeout of a relay's call, with one more try. botocore's minutes would keep a worker for as long.
-_TIMES: Final = {"connect_timeout": 3, "read_timeout": 8, "retries": {"mode": "standard", "total_max_attempts": 2}}
+_TIMES: Final[Any] = {"connect_timeout": 3, "read_timeout": 8, "retries": {"mode": "standard", "total_max_attempts": 2}}
 
 _OPTIONS: Final = frozenset(signature(Session.client).parameters) - {"self", "service_name"}
 
@@ -99,7 +99,8 @@ class Batches(Relay):
 
     def _new_client(self) -> Any:
         """Of a session of its own: the one that boto3 keeps may not be used by two threads at once."""
-        options = {**self._options, "config": Config(**_TIMES).merge(self._options.get("config"))}
+        config: Any = Config(**_TIMES)
+        options = {**self._options, "config": config.merge(self._options.get("config"))}
         session: Any = Session()
         if options.get("region_name") is None and session.region_name is None and self._place is not None:
             options["region_name"] = self._region_of(self._place)
