@@ -34,6 +34,7 @@ def _library() -> ctypes.CDLL:
         ("mock_topic_set_error", None, [pointer, name, ctypes.c_int]),
         ("mock_broker_set_down", ctypes.c_int, [pointer, ctypes.c_int32]),
         ("mock_broker_set_up", ctypes.c_int, [pointer, ctypes.c_int32]),
+        ("mock_broker_set_host_port", ctypes.c_int, [pointer, ctypes.c_int32, name, ctypes.c_int]),
         ("mock_broker_set_rtt", ctypes.c_int, [pointer, ctypes.c_int32, ctypes.c_int]),
         ("mock_push_request_errors_array", None, [pointer, ctypes.c_int16, ctypes.c_size_t, ctypes.c_void_p]),
     ):
@@ -76,6 +77,10 @@ class Cluster:
     def come_up(self) -> None:
         assert self._rd.rd_kafka_mock_broker_set_up(self._cluster, 1) == 0
 
+    def lead_to(self, host: str, port: int) -> None:
+        """Where clients are told that the broker is."""
+        assert self._rd.rd_kafka_mock_broker_set_host_port(self._cluster, 1, host.encode(), port) == 0
+
     def be_slow(self, milliseconds: int) -> None:
         """Each answer comes later by so much."""
         assert self._rd.rd_kafka_mock_broker_set_rtt(self._cluster, 1, milliseconds) == 0
@@ -88,7 +93,14 @@ class Cluster:
     def read(self, topic: str, count: int, timeout: float = 20.0) -> list[Any]:
         """The first messages of a topic, by partition and offset; more than `count` when there are."""
         consumer = confluent_kafka.Consumer(
-            {"bootstrap.servers": self.servers, "group.id": "reader", "enable.partition.eof": True, "log_level": 0}
+            {
+                "bootstrap.servers": self.servers,
+                "group.id": "reader",
+                "enable.partition.eof": True,
+                "log_level": 0,
+                "fetch.wait.max.ms": 10,
+                "reconnect.backoff.max.ms": 200,
+            }
         )
         try:
             partitions = consumer.list_topics(topic, timeout=timeout).topics[topic].partitions

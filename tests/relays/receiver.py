@@ -50,6 +50,7 @@ class Receiver:
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
+            request_queue_size = 200
 
             def handle_error(self, *_: object) -> None:
                 """Clients of these tests go when they please."""
@@ -68,6 +69,7 @@ class Receiver:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """It may be asked for more than once."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(5)

@@ -9,9 +9,11 @@ from botocore.exceptions import (
     ClientError,
     CredentialRetrievalError,
     HTTPClientError,
+    IncompleteReadError,
     NoCredentialsError,
     PartialCredentialsError,
 )
+from botocore.parsers import ResponseParserError
 
 from aftercommit.errors import MessageRefused
 from aftercommit.events.outcome import DeadLetter, Unavailable
@@ -35,14 +37,20 @@ _INVALID: Final = ("InvalidParameterValue", "InvalidParameter", "ParameterValueI
 _TOO_LARGE: Final = ("shorter than", "too long", "too large", "message size")
 
 #: No answer came, or nobody is logged in.
-_NO_ANSWER: Final = (HTTPClientError, NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)
+_NO_ANSWER: Final = (
+    *(HTTPClientError, IncompleteReadError, ResponseParserError),
+    *(NoCredentialsError, PartialCredentialsError, CredentialRetrievalError),
+)
+
+#: What a request may raise.
+FAILED: Final = (ClientError, BotoCoreError, ResponseParserError)
 
 
-def of_request(error: ClientError | BotoCoreError, where: str) -> BaseException | None:
+def of_request(error: Exception, where: str) -> BaseException | None:
     """What a failed request means for all its messages; None when it may be the fault of one of them."""
     if isinstance(error, _NO_ANSWER):
         return away(where, str(error))
-    if isinstance(error, BotoCoreError):
+    if not isinstance(error, ClientError):
         return None
     code = code_of(error.response)
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
@@ -71,7 +79,7 @@ def of_entry(entry: Entry, code: str, text: str, where: str) -> BaseException:
     return MessageRefused(f"{where} did not take the message ({code}: {text})")
 
 
-def alone(entry: Entry, error: ClientError | BotoCoreError, where: str) -> BaseException:
+def alone(entry: Entry, error: Exception, where: str) -> BaseException:
     """A request with nothing but this message was refused."""
     if isinstance(error, ClientError):
         return of_entry(entry, code_of(error.response), str(error), where)

@@ -16,11 +16,10 @@ from aftercommit.relays.relay import Relay
 try:
     from boto3.session import Session
     from botocore.config import Config
-    from botocore.exceptions import BotoCoreError, ClientError
 except ImportError as error:
     raise MissingDriver(f"boto3 is not installed ({error})", fix='pip install "aftercommit[aws]"') from error
 
-from aftercommit.relays.aws.answers import alone, of_entry, of_request
+from aftercommit.relays.aws.answers import FAILED, alone, of_entry, of_request
 from aftercommit.relays.aws.entries import Entry, chunks_of, entry_of
 
 #: Below the timeout of a relay's call, with one more try. botocore's minutes would keep a worker for as long.
@@ -129,7 +128,7 @@ class Batches(Relay):
     def _send(self, place: str, chunk: list[Entry]) -> dict[int, BaseException | None]:
         try:
             response = self._request(place, [entry.words(self._body_name) for entry in chunk])
-        except (ClientError, BotoCoreError) as error:
+        except FAILED as error:
             verdict = of_request(error, place)
             if verdict is not None:
                 return {entry.number: verdict for entry in chunk}

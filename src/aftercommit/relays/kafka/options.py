@@ -24,6 +24,9 @@ DEFAULTS: Final[Settings] = {
     "reconnect.backoff.max.ms": 2_000,
 }
 
+#: Seconds for which a topic may be unknown: one that was just made is not known everywhere at once.
+MOST_UNKNOWN: Final = 5.0
+
 #: Other names of the same.
 _ALIASES: Final = {
     "message.timeout.ms": "delivery.timeout.ms",
@@ -59,8 +62,11 @@ def settings_of(servers: str | Iterable[str], config: Mapping[str, Any], options
                 fix=f"leave {name} out",
             )
     settings = {"bootstrap.servers": _servers(servers), **DEFAULTS, **given, **PROMISED}
-    if delivery_timeout(settings) <= 0:
+    timeout = delivery_timeout(settings)
+    if timeout <= 0:
         raise InvalidOption("Kafka() was given delivery.timeout.ms=0, which is for ever", fix="pass a number above 0")
+    # What waits for a topic that is not there must hear so, before its time is over and the brokers seem to be away.
+    settings.setdefault("topic.metadata.propagation.max.ms", int(min(MOST_UNKNOWN, timeout / 2) * 1000))
     return settings
 
 

@@ -39,13 +39,18 @@ def meaning(answer: httpx.Response, body: bytes, origin: str, *, now: datetime) 
         return DeadLetter(f"{said}: it wants no more of these")
     wait = retry_after(answer.headers.get("retry-after"), now=now)
     if wait is not None and status in _NOT_NOW:
-        away = Unavailable(origin, wait)
-        away.__cause__ = MessageRefused(said)
-        return away
+        return away(origin, said, wait)
     if wait is not None and status == _LATER:
         return RetryAfterError(wait, said)
     text = re.sub(r"\s+", " ", body.decode("utf-8", "replace")).strip()[:_QUOTED]
     return MessageRefused(f"{said}: {text}" if text else said)
+
+
+def away(origin: str, text: str, wait: timedelta | None = None) -> Unavailable:
+    """The reason goes to the log with the events that wait."""
+    error = Unavailable(origin, wait)
+    error.__cause__ = MessageRefused(text)
+    return error
 
 
 def retry_after(value: str | None, *, now: datetime) -> timedelta | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final
 
 from aftercommit.errors import AddressRefused, InvalidOption, MessageRefused, MissingDriver
 from aftercommit.events.durations import Duration, seconds_of
-from aftercommit.events.outcome import Unavailable
 from aftercommit.relays.message import Message
 from aftercommit.relays.relay import Relay
 
@@ -22,7 +22,7 @@ try:
 except ImportError as error:
     raise MissingDriver(f"{error.name} is not installed", fix='pip install "aftercommit[webhook]"') from error
 
-from aftercommit.relays.webhooks.answers import meaning
+from aftercommit.relays.webhooks.answers import away, meaning
 from aftercommit.relays.webhooks.guard import Guard
 from aftercommit.relays.webhooks.headers import fixed_headers, headers_of
 from aftercommit.relays.webhooks.signatures import Secrets, Signatures
@@ -31,6 +31,9 @@ from aftercommit.relays.webhooks.transport import Outgoing, Transport, beginning
 
 #: Seconds for a connection, TLS included.
 CONNECT_TIMEOUT: Final = 5.0
+
+#: Hosts of which it is known when they have answered.
+MOST_HOSTS: Final = 10_000
 
 
 class Webhook(Relay):
@@ -92,6 +95,8 @@ class Webhook(Relay):
 
     def open(self) -> None:
         self._transport = Transport(self._context, self._guard)
+        #: When each host has answered last.
+        self._heard: dict[str, float] = {}
 
     async def close(self) -> None:
         await self._transport.aclose()
@@ -109,7 +114,7 @@ class Webhook(Relay):
             async with asyncio.timeout(self._timeout / 2):
                 await places.acquire()
         except TimeoutError:
-            return _failed(target.origin, None, "it is too slow for all that is sent to it")
+            return away(target.origin, "it is too slow for all that is sent to it")
         try:
             body = Outgoing(message.body)
             return await self._exchange(self._request(message, body), body, target.origin)
@@ -119,10 +124,11 @@ class Webhook(Relay):
             places.release()
 
     async def _exchange(self, request: httpx.Request, body: Outgoing, origin: str) -> BaseException | None:
-        """Before anything was sent the receiver is away. After that nobody knows what it has done, so it counts."""
+        began = time.monotonic()
         try:
             async with asyncio.timeout(self._timeout):
                 answer = await self._transport.handle_async_request(request)
+            self._note(origin)
             try:
                 beginning = await beginning_of(answer)
             finally:
@@ -130,12 +136,23 @@ class Webhook(Relay):
         except AddressRefused as error:
             return error
         except TimeoutError:
-            return _failed(origin, body, f"no answer within {self._timeout:g} s")
+            return self._silent(origin, body, began, f"no answer within {self._timeout:g} s")
         except httpcore.LocalProtocolError as error:
             return MessageRefused(f"the message for {origin} makes no request: {error}")
         except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
-            return _failed(origin, body, f"{type(error).__name__}: {error}")
+            return self._silent(origin, body, began, f"{type(error).__name__}: {error}")
         return meaning(answer, beginning, origin, now=datetime.now(UTC))
+
+    def _note(self, origin: str) -> None:
+        if len(self._heard) >= MOST_HOSTS:
+            self._heard.clear()
+        self._heard[origin] = time.monotonic()
+
+    def _silent(self, origin: str, body: Outgoing, began: float, what: str) -> BaseException:
+        """A host that has answered others meanwhile is there: it is this event that it has no answer to."""
+        if body.is_begun and self._heard.get(origin, 0.0) >= began:
+            return MessageRefused(f"{origin}: {what}", fix="see what it does with this event")
+        return away(origin, what)
 
     def _request(self, message: Message, body: Outgoing) -> httpx.Request:
         target: Target = message.to
@@ -148,12 +165,3 @@ class Webhook(Relay):
         headers["accept-encoding"] = "identity"
         timeouts = {"timeout": {"connect": min(CONNECT_TIMEOUT, self._timeout)}}
         return httpx.Request("POST", target.url, headers=headers, stream=body, extensions=timeouts)
-
-
-def _failed(origin: str, body: Outgoing | None, what: str) -> BaseException:
-    error = MessageRefused(f"{origin}: {what}")
-    if body is not None and body.is_begun:
-        return error
-    away = Unavailable(origin)
-    away.__cause__ = error
-    return away
