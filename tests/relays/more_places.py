@@ -90,7 +90,7 @@ class OnePlace(Webhook):
 
 
 def webhook(host: str, port: int) -> Relay:
-    return OnePlace(f"http://{host}:{port}", allow_private=True, timeout="2s")
+    return OnePlace(f"http://{host}:{port}", allow_private=True, timeout="3s", concurrency=100)
 
 
 class Aws:
@@ -110,15 +110,15 @@ class Aws:
         self._server.stop()
 
     def queue(self, *, is_fifo: bool = False) -> str:
-        name, options = _named(is_fifo)
+        name, options = _named("FifoQueue" if is_fifo else None)
         return str(self._sqs.create_queue(QueueName=name, Attributes=options)["QueueUrl"])
 
     def topic(self, *, is_fifo: bool = False) -> str:
-        name, options = _named(is_fifo)
+        name, options = _named("FifoTopic" if is_fifo else None)
         return str(self._sns.create_topic(Name=name, Attributes=options)["TopicArn"])
 
     def relay(self, kind: type[Sqs | Sns], place: str | None, url: str | None = None, **options: Any) -> Any:
-        config = Config(connect_timeout=1, read_timeout=1, retries={"total_max_attempts": 1})
+        config = Config(connect_timeout=2, read_timeout=4, retries={"total_max_attempts": 1})
         return kind(place, endpoint_url=url or self.url, config=config, **self.login, **options)
 
     def in_queue(self, url: str) -> list[Any]:
@@ -133,9 +133,7 @@ class Aws:
         if place.startswith("arn:"):
             return [_from_aws(each[1], _plain(each[3]), unfolds) for each in self.in_topic(place)]
         return [
-            _from_aws(
-                each.body, {name: value["string_value"] for name, value in each.message_attributes.items()}, unfolds
-            )
+            _from_aws(each.body, {name: _text(value) for name, value in each.message_attributes.items()}, unfolds)
             for each in self.in_queue(place)
         ]
 
@@ -144,9 +142,9 @@ def _plain(attributes: Any) -> dict[str, str]:
     return {name: value["Value"] for name, value in (attributes or {}).items()}
 
 
-def _named(is_fifo: bool) -> tuple[str, dict[str, str]]:
+def _named(fifo: str | None) -> tuple[str, dict[str, str]]:
     name = f"aftercommit-{uuid4().hex}"
-    return (f"{name}.fifo", {"FifoQueue": "true"}) if is_fifo else (name, {})
+    return (name, {}) if fifo is None else (f"{name}.fifo", {fifo: "true"})
 
 
 def _from_aws(text: str, given: Mapping[str, str], unfolds: bool) -> Stored:
@@ -167,3 +165,7 @@ def _from_aws(text: str, given: Mapping[str, str], unfolds: bool) -> Stored:
 
 def kafka(servers: str, **options: Any) -> Kafka:
     return Kafka(servers, **{"delivery_timeout_ms": 2_000, "reconnect_backoff_max_ms": 200, **options})
+
+
+def _text(value: dict[str, Any]) -> str:
+    return str(value["StringValue"] if "StringValue" in value else value["string_value"])

@@ -13,6 +13,9 @@ from botocore.exceptions import (
     NoCredentialsError,
     PartialCredentialsError,
 )
+from botocore.exceptions import (
+    ConnectionError as NoConnection,
+)
 from botocore.parsers import ResponseParserError
 
 from aftercommit.errors import MessageRefused
@@ -38,7 +41,7 @@ _TOO_LARGE: Final = ("shorter than", "too long", "too large", "message size")
 
 #: No answer came, or nobody is logged in.
 _NO_ANSWER: Final = (
-    *(HTTPClientError, IncompleteReadError, ResponseParserError),
+    *(NoConnection, HTTPClientError, IncompleteReadError, ResponseParserError),
     *(NoCredentialsError, PartialCredentialsError, CredentialRetrievalError),
 )
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 from aftercommit.errors import InvalidOption, MessageRefused, MissingDriver, did_you_mean
 from aftercommit.events.names import shown
 from aftercommit.events.outcome import DeadLetter, Unavailable
+from aftercommit.events.redact import redact
 from aftercommit.relays.message import Message
 from aftercommit.relays.relay import Relay
 
@@ -65,7 +66,7 @@ class Batches(Relay):
             return self._place
         if not isinstance(given, str) or not self._is_place(given):
             raise InvalidOption(
-                f"no {self._kind} was given" if given is None else f"{shown(given)} is no {self._kind}",
+                f"no {self._kind} was given" if given is None else f"{redact(shown(given))} is no {self._kind}",
                 fix=f'pass one: {type(self).__name__}("{self._example}")',
             )
         return given
@@ -99,7 +100,7 @@ class Batches(Relay):
     def _new_client(self) -> Any:
         """Of a session of its own: the one that boto3 keeps may not be used by two threads at once."""
         config: Any = Config(**_TIMES)
-        options = {**self._options, "config": config.merge(self._options.get("config"))}
+        options = {**self._options, "config": config.merge(self._options.get("config") or Config())}
         session: Any = Session()
         if options.get("region_name") is None and session.region_name is None and self._place is not None:
             options["region_name"] = self._region_of(self._place)
