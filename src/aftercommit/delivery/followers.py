@@ -48,14 +48,10 @@ class Followers(Generic[T]):
         self.count -= 1
         return behind.popleft()
 
-    def take(self, key: OrderKey, fits: Callable[[T], bool]) -> list[T]:
-        """The next ones behind what is in front, as long as they fit: they go together with it."""
+    def next_fitting(self, key: OrderKey, fits: Callable[[T], bool]) -> T | None:
+        """The next one, if it may go together with what is in front."""
         behind = self._behind.get(key)
-        taken: list[T] = []
-        while behind and fits(behind[0]):
-            taken.append(behind.popleft())
-        self.count -= len(taken)
-        return taken
+        return self.next_of(key) if behind and fits(behind[0]) else None
 
     def end(self, key: OrderKey) -> list[T]:
         """Nothing is in front of the key any more: what waited behind leaves."""

@@ -71,7 +71,7 @@ class Gathering(Generic[T]):
         await self._monitor.wait_for(lambda: self._is_over, linger)
 
 
-class Batches(Generic[T]):
+class Gatherings(Generic[T]):
     """What goes from the lanes into batches, and those that wait for more. Only with both mutexes of the lanes, or with
     that of the workers where no lane is touched."""
 
@@ -144,7 +144,7 @@ class Batches(Generic[T]):
         """With those that may follow it."""
         batch.add(item)
         if item.order_key is not None:
-            for follower in self._followers.take(item.order_key, batch.fits):
+            while (follower := self._followers.next_fitting(item.order_key, batch.fits)) is not None:
                 batch.add(follower)
 
     def give_back(self, lanes: Iterable[deque[T]], leaves: Callable[[OrderKey], bool]) -> list[T]:

@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 
 from aftercommit.delivery.agenda import THE_REST, Agenda
 from aftercommit.delivery.followers import Followers
-from aftercommit.delivery.gathering import Batches, Gathering
+from aftercommit.delivery.gathering import Gathering, Gatherings
 from aftercommit.delivery.suspects import Laned, Turns
 from aftercommit.events.order import OrderKey
 from aftercommit.ports import Runtime
@@ -44,14 +44,13 @@ class Lanes(Generic[T]):
         self._turns: Turns[T] = Turns(alone_from)
         self._followers: Followers[T] = Followers()
         cold, hot = (self._cold, self._cold_guarded), (self._hot, self._hot_guarded)
-        self._batches: Batches[T] = Batches(runtime, self._followers, (cold, hot, cold), HOT_PER_COLD)
+        self._gathering: Gatherings[T] = Gatherings(runtime, self._followers, (cold, hot, cold), HOT_PER_COLD)
         # An entry for each worker that has an item, and for each that parks: numbers that change without a lock.
         self._busy: deque[None] = deque()
         self._parked: deque[None] = deque()
-        self._is_closed, self._room_wanted = False, 0
+        self._is_closed, self._room_wanted, self._watched = False, 0, 0
         self._monitor = runtime.monitor()
         self._slots = runtime.lock()  # for the hot slots alone: writers never wait for workers
-        self._watched = 0
         # Those who wait for quiet have a room of their own: one notify on the workers' monitor must reach a worker.
         self._watchers = runtime.monitor()
 
@@ -73,7 +72,7 @@ class Lanes(Generic[T]):
 
     def fill(self, item: T) -> bool:
         """Use a reserved slot; False when the lanes were closed since."""
-        if item.order_key is not None or self._hot_guarded or self._batches.waiting:
+        if item.order_key is not None or self._hot_guarded or self._gathering.waiting:
             return self._fill_guarded(item)
         with self._slots:
             self._reserved -= 1
@@ -102,7 +101,7 @@ class Lanes(Generic[T]):
                 return False
             startable = 0
             for item in items:
-                if (item.order_key is None and not self._batches.waiting) or not self._has_place(item):
+                if (item.order_key is None and not self._gathering.waiting) or not self._has_place(item):
                     self._append_cold(item)
                     startable += 1
             self._monitor.notify(startable)
@@ -113,8 +112,8 @@ class Lanes(Generic[T]):
         (self._suspects if item.is_suspect else self._cold_guarded if is_guarded else self._cold).append(item)
 
     def _has_place(self, item: T) -> bool:
-        """Whether it waits in a batch, or behind another one of its key; else it goes into a lane. The mutex is held."""
-        if self._batches.waiting and self._batches.takes(item):
+        """Whether it waits in a batch, or behind another one of its key. The mutex is held."""
+        if self._gathering.waiting and self._gathering.takes(item):
             return True
         return item.order_key is not None and self._followers.follows(item.order_key, item)
 
@@ -204,8 +203,7 @@ class Lanes(Generic[T]):
     def _leaving_behind(self, item: T, *, goes_on: bool) -> list[T]:
         leaving: list[T] = []
         if (key := item.order_key) is not None:
-            following = self._followers.next_of(key) if goes_on else None
-            if following is not None:
+            if goes_on and (following := self._followers.next_of(key)) is not None:
                 self._append_cold(following)  # which this worker takes itself
             else:
                 leaving = self._followers.end(key)
@@ -218,7 +216,7 @@ class Lanes(Generic[T]):
         """A batch of an item that this worker has taken, and of what waits for the same receiver, or comes while it
         waits. None: another worker's batch has taken the item in."""
         with self._monitor, self._slots:
-            batch = self._batches.begin(first, most, waits=waits and not self._is_closed)
+            batch = self._gathering.begin(first, most, waits=waits and not self._is_closed)
             self._tell_room()
         if batch is None:
             self._left()
@@ -227,7 +225,7 @@ class Lanes(Generic[T]):
     def gathered(self, batch: Gathering[T]) -> list[T]:
         """Its worker waits no more: what is in it, and what it finds in the lanes."""
         with self._monitor, self._slots:
-            self._batches.end(batch)
+            self._gathering.end(batch)
             self._tell_room()
             return batch.items
 
@@ -250,8 +248,7 @@ class Lanes(Generic[T]):
     def give_back(self, leaves: Callable[[OrderKey], bool]) -> list[T]:
         """Take out what waits of some keys. What runs keeps its place, and whatever comes later waits for it."""
         with self._monitor:
-            guarded = (self._hot_guarded, self._suspects, self._cold_guarded)
-            waiting = self._batches.give_back(guarded, leaves)
+            waiting = self._gathering.give_back((self._hot_guarded, self._suspects, self._cold_guarded), leaves)
             self._tell_room()
         self._tell_watchers()
         return waiting
@@ -260,7 +257,7 @@ class Lanes(Generic[T]):
         """Take out everything that waits."""
         with self._monitor, self._slots:
             lanes = (self._hot_guarded, self._hot, self._suspects, self._cold_guarded, self._cold)
-            waiting = self._batches.clear(lanes)
+            waiting = self._gathering.clear(lanes)
         with self._watchers:
             self._watchers.notify_all()
         return waiting
@@ -299,7 +296,7 @@ class Lanes(Generic[T]):
         with self._monitor:
             with self._slots:
                 self._is_closed = True
-            self._batches.wait_no_more()
+            self._gathering.wait_no_more()
             self._monitor.notify_all()
 
     @property

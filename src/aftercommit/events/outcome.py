@@ -204,15 +204,20 @@ class Raised:
 Result = Ok | Raised
 
 
+def answered_by(result: Result, count: int) -> Result:
+    """What a call with so many events gave. An answer for another number of events counts as raised."""
+    answer = None if isinstance(result, Raised) else result.value
+    if not isinstance(answer, BatchResult) or len(answer.results) == count:
+        return result
+    error = WrongBatchResult(
+        f"BatchResult has {len(answer.results)} entries, and the handler got {count} events",
+        fix="give one for each event, in order: None for those that were handled",
+    )
+    return Raised(error)
+
+
 def results_of(result: Result, count: int) -> list[Result]:
-    """What a call with so many events says of each of them."""
+    """What that says of each of them."""
     if isinstance(result, Raised) or not isinstance(result.value, BatchResult):
         return [result] * count
-    entries = result.value.results
-    if len(entries) != count:
-        error = WrongBatchResult(
-            f"BatchResult has {len(entries)} entries, and the handler got {count} events",
-            fix="give one for each event, in order: None for those that were handled",
-        )
-        return [Raised(error)] * count
-    return [Raised(entry) if isinstance(entry, BaseException) else Ok(entry) for entry in entries]
+    return [Raised(each) if isinstance(each, BaseException) else Ok(each) for each in result.value.results]

@@ -34,6 +34,8 @@ class Roster:
     def __init__(self) -> None:
         self.handlers: dict[str, AnyHandler] = {}
         self.fallbacks: list[Fallback] = []
+        #: Whether any of them takes events in batches.
+        self.has_batches = False
         self._names: dict[str, AnyHandler] = {}
 
     def __len__(self) -> int:
@@ -72,6 +74,7 @@ class Roster:
         for handler in handlers:
             self._names.update(dict.fromkeys(_names(handler), handler))
             self.handlers[handler.id] = handler
+            self.has_batches = self.has_batches or handler.settings.batch is not None
         self.fallbacks.extend(fallbacks)
 
 

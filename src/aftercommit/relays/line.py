@@ -72,7 +72,7 @@ class Line(ABC):
         """In a forked child: forget the parent's connections, without a word to anybody."""
 
     def _refuse(self, error: BaseException) -> NoReturn:
-        """Raise what comes of an `open` that failed: the broker cannot be used, which is no event's fault. Said once."""
+        """Raise what an `open` that failed means: the broker cannot be used, which is no event's fault. Said once."""
         where = redact(self.relay.where)
         if not self._is_told and isinstance(error, Exception):
             self._is_told = True

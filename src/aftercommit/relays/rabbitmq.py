@@ -48,6 +48,13 @@ class Route:
     key: str
 
 
+class OwnConnection(aio_pika.Connection):
+    """One that its owner closes. The driver's would begin to close itself when it is collected, with no loop around."""
+
+    def __del__(self) -> None:
+        """Nothing."""
+
+
 class ExchangeChannel:
     """A channel for one exchange: the broker closes a channel for whatever is wrong, and others are not to suffer."""
 
@@ -140,11 +147,17 @@ class RabbitMQ(Relay):
 
     async def open(self) -> None:
         self._channels: dict[str, ExchangeChannel] = {}
-        self._connection = await aio_pika.connect(self._url, timeout=self._connect_timeout, **self._options)
+        self._connection = await aio_pika.connect(
+            self._url, timeout=self._connect_timeout, connection_class=OwnConnection, **self._options
+        )
+        self._connection.close_callbacks.add(self._lost)
 
     async def close(self) -> None:
         if self._connection is not None:
             await self._connection.close()
+
+    def _lost(self, *_: object) -> None:
+        self.is_lost = True
 
     async def publish(self, messages: Sequence[Message]) -> Sequence[Answer]:
         by_exchange: dict[str, list[int]] = {}
@@ -156,8 +169,6 @@ class RabbitMQ(Relay):
         for numbers, found in zip(by_exchange.values(), together, strict=True):
             for number, answer in zip(numbers, found, strict=True):
                 answers[number] = answer
-        if self._connection.is_closed:
-            self.is_lost = True
         return answers
 
     async def _publish_to(self, exchange: str, messages: Sequence[Message]) -> Sequence[Answer]:
@@ -220,7 +231,7 @@ class RabbitMQ(Relay):
                 return _ChannelLost(dead)
             case exceptions.ChannelClosed() | exceptions.AMQPChannelError():
                 return _ChannelLost(_refused(f"{self.where}: {error_text(error)}", "see the log of the broker", error))
-            case exceptions.ChannelInvalidStateError() if not self._connection.is_closed:
+            case exceptions.ChannelInvalidStateError() if not self.is_lost:
                 return _ChannelLost(_refused(f"{self.where} closed the channel", "see the log of the broker", error))
         is_loss = isinstance(error, exceptions.AMQPError | OSError | asyncio.TimeoutError | RuntimeError)
         return self._away(error) if is_loss else error

@@ -27,6 +27,9 @@ class Wire:
         self.sent = 0
         self.made = 0
         self.swallowed = threading.Event()
+        #: Connections that there are, and whether there are none.
+        self.open = 0
+        self.closed = threading.Event()
         threading.Thread(target=self._accept, name="wire", daemon=True).start()
 
     def cut(self) -> None:
@@ -82,6 +85,8 @@ class Wire:
                     continue
                 with self._lock:
                     self.made += 1
+                    self.open += 1
+                    self.closed.clear()
                     self._ends += [client, server]
                 for pump in (self._up, self._down):
                     threading.Thread(target=pump, args=(client, server), name="wire", daemon=True).start()
@@ -101,6 +106,10 @@ class Wire:
                 server.sendall(data)
         _end(client)
         _end(server)
+        with self._lock:
+            self.open -= 1
+            if not self.open:
+                self.closed.set()
 
     def _down(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
