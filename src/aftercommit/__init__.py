@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from aftercommit.config import OutboxConfig as OutboxConfig
     from aftercommit.config import OutboxOptions as OutboxOptions
     from aftercommit.engine import Stats as Stats
+    from aftercommit.errors import AddressRefused as AddressRefused
     from aftercommit.errors import BrokenRelay as BrokenRelay
     from aftercommit.errors import CannotStart as CannotStart
     from aftercommit.errors import ColourMismatch as ColourMismatch
@@ -152,7 +153,7 @@ _HOMES = {
     "config": ("OutboxConfig", "OutboxOptions"),
     "engine": ("Stats",),
     "errors": (
-        "BrokenRelay", "MessageRefused",
+        "AddressRefused", "BrokenRelay", "MessageRefused",
         "CannotStart", "ColourMismatch", "DuplicateHandler", "DuplicateListener", "HandlerTimeout", "InvalidEvent",
         "InvalidHandler", "InvalidHeaders", "InvalidListener", "InvalidName", "InvalidOption", "InvalidPayload",
         "InvalidPayloadType", "InvalidSchedule", "MissingDriver", "NotAwaited", "NotInTransaction", "OutboxError",

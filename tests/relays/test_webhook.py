@@ -145,7 +145,7 @@ def test_a_receiver_asks_for_time_in_seconds_or_by_date_within_bounds() -> None:
     assert {value: each and each.total_seconds() for value, each in seconds.items()} == asked
 
 
-def test_a_receiver_that_is_not_there_is_away_and_one_that_says_nothing_has_failed() -> None:
+def test_a_host_that_nobody_hears_of_is_away() -> None:
     over = threading.Event()
 
     def silent(_: Request, handler: Any) -> None:
@@ -156,15 +156,34 @@ def test_a_receiver_that_is_not_there_is_away_and_one_that_says_nothing_has_fail
 
     with Receiver() as gone:
         relay = Webhook(gone.url, allow_private=True)
-    assert isinstance(posted(relay), Unavailable)
-    assert isinstance(posted(Webhook("http://nobody.invalid", allow_private=True)), Unavailable)
-    with Receiver(silent) as receiver:
-        error = posted(Webhook(receiver.url, allow_private=True, timeout="200ms"))
+    errors = [posted(relay), posted(Webhook("http://nobody.invalid", allow_private=True))]
+    for answer in (silent, leaves):
+        with Receiver(answer) as receiver:
+            errors.append(posted(Webhook(receiver.url, allow_private=True, timeout="200ms")))
+            over.set()
+    assert [type(error) for error in errors] == [Unavailable] * 4
+    assert "no answer within 0.2 s" in str(errors[2].__cause__)
+    assert "Server disconnected" in str(errors[3].__cause__)
+
+
+def test_an_event_that_a_host_has_no_answer_to_has_failed_while_others_have_one() -> None:
+    """Else what kills its receiver would come again for ever."""
+    met = threading.Barrier(2)
+
+    def answer(request: Request, handler: Any) -> None:
+        met.wait(10)
+        if request.body == b'"poison"':
+            over.wait(10)
+        else:
+            status(204)(request, handler)
+
+    over = threading.Event()
+    with Receiver(answer) as receiver:
+        relay = Webhook(receiver.url, allow_private=True, timeout="500ms")
+        poison, other = published(relay, message(relay, '"poison"'), message(relay))
         over.set()
-    assert isinstance(error, MessageRefused)
-    assert "no answer within 0.2 s" in str(error)
-    with Receiver(leaves) as receiver:
-        assert isinstance(posted(Webhook(receiver.url, allow_private=True)), MessageRefused)
+    assert (type(poison), other) == (MessageRefused, None)
+    assert "no answer within 0.5 s" in str(poison)
 
 
 def test_a_body_without_end_holds_nobody() -> None:

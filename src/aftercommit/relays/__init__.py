@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aftercommit.relays.aws.sns import Sns as Sns
@@ -17,21 +16,6 @@ if TYPE_CHECKING:
     from aftercommit.relays.redis_streams import RedisStreams as RedisStreams
     from aftercommit.relays.relay import Relay as Relay
     from aftercommit.relays.webhooks.relay import Webhook as Webhook
-
-#: Where each is. A module loads the library of its broker, which nobody needs for another one.
-_MODULES: Final = {
-    "Kafka": "kafka.relay",
-    "Message": "message",
-    "Nats": "nats",
-    "Outgoing": "message",
-    "RabbitMQ": "rabbitmq",
-    "RedisStreams": "redis_streams",
-    "Relay": "relay",
-    "Route": "rabbitmq",
-    "Sns": "aws.sns",
-    "Sqs": "aws.sqs",
-    "Webhook": "webhooks.relay",
-}
 
 __all__ = [
     "Kafka",
@@ -49,6 +33,26 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    """Each loads the library of its broker, which nobody needs for another one."""
+    module: Any
+    if name in ("Message", "Outgoing"):
+        from aftercommit.relays import message as module  # noqa: PLC0415
+    elif name == "Relay":
+        from aftercommit.relays import relay as module  # noqa: PLC0415
+    elif name == "Kafka":
+        from aftercommit.relays.kafka import relay as module  # noqa: PLC0415
+    elif name in ("RabbitMQ", "Route"):
+        from aftercommit.relays import rabbitmq as module  # noqa: PLC0415
+    elif name == "Nats":
+        from aftercommit.relays import nats as module  # noqa: PLC0415
+    elif name == "RedisStreams":
+        from aftercommit.relays import redis_streams as module  # noqa: PLC0415
+    elif name == "Sns":
+        from aftercommit.relays.aws import sns as module  # noqa: PLC0415
+    elif name == "Sqs":
+        from aftercommit.relays.aws import sqs as module  # noqa: PLC0415
+    elif name == "Webhook":
+        from aftercommit.relays.webhooks import relay as module  # noqa: PLC0415
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(module, name)

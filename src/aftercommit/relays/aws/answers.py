@@ -19,8 +19,9 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParserError
 
 from aftercommit.errors import MessageRefused
-from aftercommit.events.outcome import DeadLetter, Unavailable
+from aftercommit.events.outcome import DeadLetter
 from aftercommit.relays.aws.entries import MOST_BYTES, Entry
+from aftercommit.relays.outage import away
 
 #: Nothing is wrong with any message: too much at once, an outage, or a login that is not valid (any more).
 _AWAY: Final = frozenset(
@@ -45,6 +46,8 @@ _NO_ANSWER: Final = (
     *(NoCredentialsError, PartialCredentialsError, CredentialRetrievalError),
 )
 
+_SEE: Final = "see what the login may do, and how the queue or topic is set up"
+
 #: What a request may raise.
 FAILED: Final = (ClientError, BotoCoreError, ResponseParserError)
 
@@ -65,7 +68,7 @@ def of_request(error: Exception, where: str) -> BaseException | None:
         )
     if code in _NEVER or code in _INVALID:
         return None
-    return MessageRefused(f"{where}: {error}")
+    return MessageRefused(f"{where}: {error}", fix=_SEE)
 
 
 def of_entry(entry: Entry, code: str, text: str, where: str) -> BaseException:
@@ -79,21 +82,14 @@ def of_entry(entry: Entry, code: str, text: str, where: str) -> BaseException:
             f"{where} does not take the message of {entry.size} bytes ({code}: {text})",
             fix="store the bulk elsewhere and send a reference to it" if is_too_large else "see what it may hold",
         )
-    return MessageRefused(f"{where} did not take the message ({code}: {text})")
+    return MessageRefused(f"{where} did not take the message ({code}: {text})", fix=_SEE)
 
 
 def alone(entry: Entry, error: Exception, where: str) -> BaseException:
     """A request with nothing but this message was refused."""
     if isinstance(error, ClientError):
         return of_entry(entry, code_of(error.response), str(error), where)
-    return MessageRefused(f"{where}: {error}")
-
-
-def away(where: str, text: str) -> Unavailable:
-    """The reason goes to the log with the events that wait."""
-    error = Unavailable(where)
-    error.__cause__ = MessageRefused(text)
-    return error
+    return MessageRefused(f"{where}: {error}", fix=_SEE)
 
 
 def code_of(response: Any) -> str:

@@ -26,6 +26,8 @@ from aftercommit.relays.aws.entries import Entry, chunks_of, entry_of
 #: Below the timeout of a relay's call, with one more try. botocore's minutes would keep a worker for as long.
 _TIMES: Final[Any] = {"connect_timeout": 3, "read_timeout": 8, "retries": {"mode": "standard", "total_max_attempts": 2}}
 
+_NOTHING: Final = "see what answers there: AWS says something of each"
+
 _OPTIONS: Final = frozenset(signature(Session.client).parameters) - {"self", "service_name"}
 
 
@@ -146,4 +148,4 @@ def _answer(entry: Entry, stored: set[str], failed: dict[str, Any], place: str) 
     name = str(entry.number)
     if name in failed:
         return of_entry(entry, failed[name].get("Code", ""), failed[name].get("Message", ""), place)
-    return None if name in stored else MessageRefused(f"{place} said nothing of the message")
+    return None if name in stored else MessageRefused(f"{place} said nothing of the message", fix=_NOTHING)

@@ -13,6 +13,7 @@ from aftercommit.errors import InvalidOption, MissingDriver
 from aftercommit.events.names import shown
 from aftercommit.relays.kafka.options import Settings, delivery_timeout, settings_of, without_secrets
 from aftercommit.relays.message import Message
+from aftercommit.relays.outage import away
 from aftercommit.relays.relay import Relay
 
 try:
@@ -23,7 +24,7 @@ except ImportError as error:
     ) from error
 
 from aftercommit.relays.kafka.line import Line, Report, check
-from aftercommit.relays.kafka.reports import TOO_LARGE, Reports, away, meaning
+from aftercommit.relays.kafka.reports import TOO_LARGE, Reports, meaning
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 

@@ -8,7 +8,8 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from aftercommit.errors import MessageRefused
-from aftercommit.events.outcome import DeadLetter, Unavailable
+from aftercommit.events.outcome import DeadLetter
+from aftercommit.relays.outage import away
 
 TOO_LARGE: Final = frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE))
 
@@ -79,17 +80,16 @@ def meaning(error: KafkaError | None, topic: str, where: str, said: str) -> Base
             "message_max_bytes= of the relay, and replay the event",
         )
     if code in _NEVER:
-        return DeadLetter(f"Kafka at {where} refused the message for {topic!r}: {_NEVER[code]} ({text})")
+        return DeadLetter(
+            f"Kafka at {where} refused the message for {topic!r}: {_NEVER[code]} ({text})",
+            fix="mend the event or the settings of the topic, and replay it",
+        )
     if code in _NO_TOPIC:
         return MessageRefused(
             f"Kafka at {where} has no topic {topic!r} ({text})",
             fix="create it, or let the brokers do so (auto.create.topics.enable); the event is tried again until then",
         )
-    return MessageRefused(f"Kafka at {where} did not take the message for {topic!r} ({text})")
-
-
-def away(where: str, text: str) -> Unavailable:
-    """The cluster cannot be used now; the reason goes to the log with the events that wait."""
-    error = Unavailable(where)
-    error.__cause__ = MessageRefused(text)
-    return error
+    return MessageRefused(
+        f"Kafka at {where} did not take the message for {topic!r} ({text})",
+        fix="see what the user may do with the topic, and the log of the brokers",
+    )

@@ -11,7 +11,8 @@ from typing import Final
 import httpx
 
 from aftercommit.errors import MessageRefused
-from aftercommit.events.outcome import DeadLetter, RetryAfterError, Unavailable
+from aftercommit.events.outcome import DeadLetter, RetryAfterError
+from aftercommit.relays.outage import away
 from aftercommit.relays.webhooks.targets import origin_of
 
 #: The times that a receiver may ask for. One that asks for none at all would be called without a pause, for ever.
@@ -36,21 +37,14 @@ def meaning(answer: httpx.Response, body: bytes, origin: str, *, now: datetime) 
         where = _led_to(answer)
         return MessageRefused(f"{said}, which leads to {where}", fix="use that address; redirects are not followed")
     if status == HTTPStatus.GONE:
-        return DeadLetter(f"{said}: it wants no more of these")
+        return DeadLetter(f"{said}: it wants no more of these", fix="send it no more: outbox.relay(…, only=…)")
     wait = retry_after(answer.headers.get("retry-after"), now=now)
     if wait is not None and status in _NOT_NOW:
         return away(origin, said, wait)
     if wait is not None and status == _LATER:
         return RetryAfterError(wait, said)
     text = re.sub(r"\s+", " ", body.decode("utf-8", "replace")).strip()[:_QUOTED]
-    return MessageRefused(f"{said}: {text}" if text else said)
-
-
-def away(origin: str, text: str, wait: timedelta | None = None) -> Unavailable:
-    """The reason goes to the log with the events that wait."""
-    error = Unavailable(origin, wait)
-    error.__cause__ = MessageRefused(text)
-    return error
+    return MessageRefused(f"{said}: {text}" if text else said, fix="see what it wants of this event, and why")
 
 
 def retry_after(value: str | None, *, now: datetime) -> timedelta | None:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 from aftercommit.errors import AddressRefused, InvalidOption, MessageRefused, MissingDriver
 from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.relays.message import Message
+from aftercommit.relays.outage import away
 from aftercommit.relays.relay import Relay
 
 try:
@@ -22,7 +23,7 @@ try:
 except ImportError as error:
     raise MissingDriver(f"{error.name} is not installed", fix='pip install "aftercommit[webhook]"') from error
 
-from aftercommit.relays.webhooks.answers import away, meaning
+from aftercommit.relays.webhooks.answers import meaning
 from aftercommit.relays.webhooks.guard import Guard
 from aftercommit.relays.webhooks.headers import fixed_headers, headers_of
 from aftercommit.relays.webhooks.signatures import Secrets, Signatures
@@ -138,7 +139,7 @@ class Webhook(Relay):
         except TimeoutError:
             return self._silent(origin, body, began, f"no answer within {self._timeout:g} s")
         except httpcore.LocalProtocolError as error:
-            return MessageRefused(f"the message for {origin} makes no request: {error}")
+            return MessageRefused(f"the message for {origin} makes no request: {error}", fix="shape it: message=")
         except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
             return self._silent(origin, body, began, f"{type(error).__name__}: {error}")
         return meaning(answer, beginning, origin, now=datetime.now(UTC))
