@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aftercommit.config import OutboxConfig as OutboxConfig
     from aftercommit.config import OutboxOptions as OutboxOptions
     from aftercommit.engine import Stats as Stats
+    from aftercommit.errors import AddressRefused as AddressRefused
     from aftercommit.errors import BrokenRelay as BrokenRelay
     from aftercommit.errors import CannotStart as CannotStart
     from aftercommit.errors import ColourMismatch as ColourMismatch
@@ -165,14 +166,14 @@ _HOMES = {
     "config": ("OutboxConfig", "OutboxOptions"),
     "engine": ("Stats",),
     "errors": (
-        "BrokenRelay", "CannotStart", "ColourMismatch", "CommitRefused", "CommitUnknown", "DuplicateHandler",
-        "DuplicateListener", "EffectsUnsupported", "HandlerTimeout", "InvalidEvent", "InvalidHandler",
-        "InvalidHeaders", "InvalidListener", "InvalidMessage", "InvalidName", "InvalidOption", "InvalidPayload",
-        "InvalidPayloadType", "InvalidSchedule", "InvalidSignature", "LeaseLost", "MessageRefused",
-        "MessageTooLarge", "MissingDriver", "NotAwaited", "NotInTransaction", "OutboxError", "PayloadNotText",
-        "PayloadTooLarge", "SchemaMismatch", "SchemaMissing", "StoreBusy", "StoreForbidden", "StoreFull",
-        "StoreReadOnly", "StoreUnavailable", "TransactionEnded", "UndecodablePayload", "UndecodableRow",
-        "UniqueKeyUnsupported", "UnknownStore", "UnroutableEvent", "UnsupportedTransaction",
+        "AddressRefused", "BrokenRelay", "CannotStart", "ColourMismatch", "CommitRefused", "CommitUnknown",
+        "DuplicateHandler", "DuplicateListener", "EffectsUnsupported", "HandlerTimeout", "InvalidEvent",
+        "InvalidHandler", "InvalidHeaders", "InvalidListener", "InvalidMessage", "InvalidName", "InvalidOption",
+        "InvalidPayload", "InvalidPayloadType", "InvalidSchedule", "InvalidSignature", "LeaseLost",
+        "MessageRefused", "MessageTooLarge", "MissingDriver", "NotAwaited", "NotInTransaction", "OutboxError",
+        "PayloadNotText", "PayloadTooLarge", "SchemaMismatch", "SchemaMissing", "StoreBusy", "StoreForbidden",
+        "StoreFull", "StoreReadOnly", "StoreUnavailable", "TransactionEnded", "UndecodablePayload",
+        "UndecodableRow", "UniqueKeyUnsupported", "UnknownStore", "UnroutableEvent", "UnsupportedTransaction",
     ),
     "events.claims": ("Claimed", "Lease", "PartitionHasher"),
     "events.classes": ("outbox_event",),

@@ -9,7 +9,7 @@ OutboxError
 ├── DuplicateListener, InvalidListener, UnroutableEvent, InvalidHandler,
 │   DuplicateHandler, HandlerTimeout                                                who was to receive it
 ├── InvalidOption, UnknownStore, ColourMismatch                                     how the outbox was built
-├── MessageRefused, BrokenRelay                                                                     a relay of your own
+├── MessageRefused, AddressRefused, BrokenRelay                                     what a relay was told
 ├── CannotStart                                                                     the command line
 ├── StoreBusy, StoreUnavailable, StoreFull, StoreReadOnly, StoreForbidden,
 │   SchemaMissing, SchemaMismatch, UndecodableRow                                   the database
@@ -221,6 +221,10 @@ class InvalidPayloadType(OutboxError, TypeError, code="AC017"):
 
 class UndecodablePayload(OutboxError, ValueError, code="AC018"):
     """A stored payload cannot be turned into what the handler takes. Trying again would not help."""
+
+
+class AddressRefused(OutboxError, RuntimeError, code="AC090"):
+    """The address that the host of a webhook leads to is not one that may be called."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from aftercommit.relays.aws.sns import Sns as Sns
+    from aftercommit.relays.aws.sqs import Sqs as Sqs
+    from aftercommit.relays.kafka.relay import Kafka as Kafka
     from aftercommit.relays.message import Message as Message
     from aftercommit.relays.message import Outgoing as Outgoing
     from aftercommit.relays.nats import Nats as Nats
@@ -12,8 +15,21 @@ if TYPE_CHECKING:
     from aftercommit.relays.rabbitmq import Route as Route
     from aftercommit.relays.redis_streams import RedisStreams as RedisStreams
     from aftercommit.relays.relay import Relay as Relay
+    from aftercommit.relays.webhooks.relay import Webhook as Webhook
 
-__all__ = ["Message", "Nats", "Outgoing", "RabbitMQ", "RedisStreams", "Relay", "Route"]
+__all__ = [
+    "Kafka",
+    "Message",
+    "Nats",
+    "Outgoing",
+    "RabbitMQ",
+    "RedisStreams",
+    "Relay",
+    "Route",
+    "Sns",
+    "Sqs",
+    "Webhook",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -23,12 +39,20 @@ def __getattr__(name: str) -> Any:
         from aftercommit.relays import message as module  # noqa: PLC0415
     elif name == "Relay":
         from aftercommit.relays import relay as module  # noqa: PLC0415
+    elif name == "Kafka":
+        from aftercommit.relays.kafka import relay as module  # noqa: PLC0415
     elif name in ("RabbitMQ", "Route"):
         from aftercommit.relays import rabbitmq as module  # noqa: PLC0415
     elif name == "Nats":
         from aftercommit.relays import nats as module  # noqa: PLC0415
     elif name == "RedisStreams":
         from aftercommit.relays import redis_streams as module  # noqa: PLC0415
+    elif name == "Sns":
+        from aftercommit.relays.aws import sns as module  # noqa: PLC0415
+    elif name == "Sqs":
+        from aftercommit.relays.aws import sqs as module  # noqa: PLC0415
+    elif name == "Webhook":
+        from aftercommit.relays.webhooks import relay as module  # noqa: PLC0415
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(module, name)
