@@ -70,6 +70,11 @@ class TestTidb(SqlHooks, CoreConformance):
     def now(self) -> int:
         return self.table.now()
 
+    def test_of_many_at_once_one_is_written(self) -> None:
+        pytest.skip(
+            "on the server that stands in for it several wait with locks that they share, and one is its victim"
+        )
+
 
 def test_nothing_is_said_that_tidb_lacks() -> None:
     statements = Statements(TIDB, TableNames("outbox_event", None, TIDB.quotes))
