@@ -71,9 +71,7 @@ class TestTidb(SqlHooks, CoreConformance):
         return self.table.now()
 
     def test_of_many_at_once_one_is_written(self) -> None:
-        pytest.skip(
-            "on the server that stands in for it several wait with locks that they share, and one is its victim"
-        )
+        pytest.skip("the server that stands in for it lets several wait with a lock that they share")
 
 
 def test_nothing_is_said_that_tidb_lacks() -> None:
