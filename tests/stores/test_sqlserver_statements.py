@@ -35,6 +35,9 @@ ODD = TableNames("ORDER", "USER", DIALECT.quotes)
 #: What each file is made of. A statement that the parser merely passes through would be a Command.
 KINDS = {
     "insert": [exp.Declare, exp.Insert],
+    "insert_unique": [exp.Declare, exp.Insert],
+    "unique_holder": [exp.Select],
+    "unwrite": [exp.Declare, exp.Delete],
     "claim": [exp.Declare, exp.Update],
     "done": [exp.Update],
     "delete": [exp.Delete],
@@ -119,6 +122,7 @@ READING = ("READPAST", "READCOMMITTEDLOCK")
 #: The hints of each statement's tables, in the order of the text.
 HINTS = {
     "claim": [(*PICKING, "INDEX")],
+    "insert_unique": [("UPDLOCK", "HOLDLOCK", "INDEX")],
     "done": [("ROWLOCK",)],
     "delete": [("ROWLOCK",)],
     "retry": [("ROWLOCK",)],
@@ -299,7 +303,7 @@ def test_a_claim_returns_the_columns_that_every_claim_returns(loaded: Statements
     theirs = [each.name if isinstance(each, exp.Column) else "" for each in select.expressions]
     ours = [each.name if isinstance(each, exp.Column) else "" for each in outputs(last(loaded["claim"]))]
     assert ours == theirs
-    assert [number for number, name in enumerate(ours) if not name] == [21, 22], "whether it is taken over, and now"
+    assert [number for number, name in enumerate(ours) if not name] == [22, 23], "whether it is taken over, and now"
     columns = [each for each in outputs(last(loaded["claim"])) if isinstance(each, exp.Column)]
     assert {each.table for each in columns} == {"deleted"}
 
@@ -372,7 +376,8 @@ def test_every_migration_is_t_sql(loaded: Statements) -> None:
     events = [exp.Set] * 7 + [exp.Create] * 2 + [exp.Alter] + [exp.Create] * 4
     order, fleet = [exp.Alter] + [exp.Create] * 2, [exp.Create] * 2 + [exp.Insert]
     failures_and_pauses = [exp.Create] * 3
-    assert kinds == events + order + fleet + failures_and_pauses
+    unique = [exp.Alter] * 2 + [exp.Create]
+    assert kinds == events + order + fleet + failures_and_pauses + unique
 
 
 def columns_of(loaded: Statements, number: int) -> dict[str, exp.ColumnDef]:
