@@ -341,6 +341,10 @@ in_transactions = pytest.mark.parametrize(
 )
 
 
+#: Of those worlds: in a module that concerns every store, what is decided before anything is stored.
+in_either_runtime = pytest.mark.parametrize("every_world", ["threads", "asyncio"], indirect=True)
+
+
 @pytest.fixture(params=["sync", "async"])
 def colour(request: pytest.FixtureRequest) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Either colour of handler: `colour(function)`."""
