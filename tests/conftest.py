@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -31,9 +33,26 @@ NO_SERVER = "no server: "
 
 def pytest_configure(config: pytest.Config) -> None:
     """Workers hear by their environment which servers there are; without workers the first test that asks finds out."""
+    if not hasattr(config, "workerinput") and "TMPDIR" not in os.environ and is_there_memory_for_files():
+        os.environ["TMPDIR"], tempfile.tempdir = MEMORY, None
     gc.disable()  # until all is collected: it stays, and to look through it again and again takes a fifth of the time
     if not hasattr(config, "workerinput") and getattr(config.option, "numprocesses", None):
         finding.find_all()
+
+
+#: Where files are in memory, on systems that have that. Nothing here is about a power cut of the machine, and most
+#: tests commit to a file of their own, again and again: on a disk they wait for it for half of their time.
+MEMORY = "/dev/shm"
+
+
+def is_there_memory_for_files() -> bool:
+    """Enough of it, and programs may be run there: tests build some."""
+    try:
+        found = os.statvfs(MEMORY)
+    except (OSError, AttributeError):
+        return False
+    room = found.f_bavail * found.f_frsize
+    return os.access(MEMORY, os.W_OK) and not found.f_flag & os.ST_NOEXEC and room >= 2 * 1024**3
 
 
 #: Where tests wait for processes and servers of their own, and take seconds each.
@@ -338,6 +357,10 @@ def every_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Worl
 in_transactions = pytest.mark.parametrize(
     "every_world", ["threads", "asyncio", *(name for name in ELSEWHERE if name != "redis")], indirect=True
 )
+
+
+#: Of those worlds: in a module that concerns every store, what is decided before anything is stored.
+in_either_runtime = pytest.mark.parametrize("every_world", ["threads", "asyncio"], indirect=True)
 
 
 @pytest.fixture(params=["sync", "async"])
