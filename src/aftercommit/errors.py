@@ -12,6 +12,7 @@ OutboxError
 ├── CannotStart                                                                     the command line
 ├── StoreBusy, StoreUnavailable, StoreFull, StoreReadOnly, StoreForbidden,
 │   SchemaMissing, SchemaMismatch, UndecodableRow                                   the database
+├── ReplicationRefused, SlotLost                                                    the tail of the database's log
 └── RetryAfterError, Discard, DeadLetter, Unavailable (in aftercommit.events.outcome)      raised by handlers
 """
 
@@ -164,6 +165,14 @@ class ColourMismatch(OutboxError, TypeError, code="AC042"):
 
 class MissingDriver(OutboxError, ImportError, code="AC043"):
     """The library that speaks to this database is not installed."""
+
+
+class ReplicationRefused(OutboxError, RuntimeError, code="AC044"):
+    """The database cannot replicate the table as it is set up, or this user may not ask for it."""
+
+
+class SlotLost(OutboxError, RuntimeError, code="AC045"):
+    """The replication slot was dropped, or the server has thrown away what it had not read."""
 
 
 class CannotStart(OutboxError, RuntimeError, code="AC050"):

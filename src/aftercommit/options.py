@@ -80,6 +80,9 @@ class Option(NamedTuple):
 #: Short enough for the columns together with what makes it unique, and without the mark that stands between the two.
 _OWNER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,63}", re.ASCII)
 
+#: As PostgreSQL takes the name of a slot.
+_SLOT: Final = re.compile(r"[a-z0-9_]{1,63}", re.ASCII)
+
 
 def _wrong(name: str, value: object, fix: str) -> InvalidOption:
     return InvalidOption(f"{name} is {value!r}", fix=fix)
@@ -123,6 +126,12 @@ def _owner(name: str, value: object) -> object:
         raise _wrong(
             name, value, "use 1 to 64 of these: letters, digits and . _ : @ -, the first one a letter or digit"
         )
+    return value
+
+
+def _slot(name: str, value: object) -> object:
+    if not isinstance(value, str) or not _SLOT.fullmatch(value):
+        raise _wrong(name, value, "use 1 to 63 of these: small letters, digits and underscores")
     return value
 
 
@@ -170,6 +179,7 @@ ABOVE_ZERO: Final = Kind(
     "a duration above zero", lambda name, value: duration(value, name=name, positive=True), from_text=_seconds_in
 )
 OWNER: Final = Kind("up to 64 letters, digits and `. _ : @ -`", _owner)
+SLOT: Final = Kind("up to 63 small letters, digits and underscores", _slot)
 FUNCTION: Final = Kind("a function", _function, is_object=True, from_text=None)
 NAME: Final = Kind("letters, digits, underscores", _as_given)
 POLICY: Final = Kind(

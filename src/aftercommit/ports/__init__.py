@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from aftercommit.ports.pauses import Pauses
 from aftercommit.ports.records import Records
+from aftercommit.ports.replication import Mark, Reading, Replication, SlotState
 from aftercommit.ports.runtime import Colour, Monitor, Runtime, Task
 from aftercommit.ports.schema import SchemaStatus
 from aftercommit.ports.sql_table import SqlNames, SqlTable
@@ -21,13 +22,17 @@ __all__ = [
     "Colour",
     "Diagnosis",
     "EventStore",
+    "Mark",
     "Membership",
     "Monitor",
     "OpenTransaction",
     "Pauses",
+    "Reading",
     "Records",
+    "Replication",
     "Runtime",
     "SchemaStatus",
+    "SlotState",
     "SqlNames",
     "SqlTable",
     "Task",
