@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
+from aftercommit.errors import OutboxError
 from aftercommit.events.claims import Claimed, Lease, RowKey, Undecodable
 from aftercommit.events.order import OrderKey
 
@@ -73,11 +74,13 @@ class Mark(NamedTuple):
     """What is known of a slot beside the slot, which a crash of the server may set back."""
 
     confirmed: int
+    #: So many changes behind that are delivered, too: of a transaction that is not through.
+    passed: int
     #: When the last transaction was committed that is delivered.
     committed_at: datetime | None
     #: Who reads; None: nobody, and whoever did has said good-bye.
     reader: str | None = None
-    #: So many events of this reader may be under way at once.
+    #: So many rows behind them this reader may have begun.
     in_flight: int = 0
 
 
@@ -90,9 +93,9 @@ class Reading(Protocol):
     async def end(self) -> int:
         """Up to here there is something to read."""
 
-    async def peek(self, skip: int, limit: int, *, owner: str, deadline: float) -> tuple[Sequence[Change], int]:
+    async def peek(self, skip: int, limit: int, owner: str) -> tuple[Sequence[Change], bool]:
         """The next changes behind `skip` of those that are not confirmed, at most `limit` and a bounded number of
-        bytes; and how many it was over. Rows are leased to `owner` in name only, under the epoch 1."""
+        bytes; and whether that was all there is. Rows are leased to `owner` in name only, under the epoch 1."""
 
     async def advance(self, place: int, mark: Mark | None) -> None:
         """Everything up to there is delivered; with a mark of it beside the slot."""
@@ -122,14 +125,18 @@ class Replication(Protocol):
 
     async def state(self) -> SlotState: ...
 
+    def trouble(self, state: SlotState) -> OutboxError | None:
+        """Why the slot cannot be read."""
+
     async def read(self) -> Reading | None:
         """The lock of the slot, with a session for it; None while somebody else has it."""
 
     async def take(
         self, rows: Sequence[tuple[Lease, Mapping[str, str | None]]], lease_for: timedelta
     ) -> Collection[RowKey]:
-        """Turn rows that nobody has touched since they were born done into NEW ones, leased under the epoch 1; those
-        that are gone are written again. The rows that are leased so now."""
+        """Turn rows that nobody has touched since they were born done into NEW ones, leased under the epoch 1, or free
+        where the owner is ''; those that are gone are written again. The rows that were turned, and those that these
+        leases are on by now."""
 
     async def touched(self, keys: Sequence[RowKey]) -> Collection[RowKey]:
         """Those that were delivered or changed by other ways since they were born done."""

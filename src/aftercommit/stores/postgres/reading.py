@@ -67,8 +67,8 @@ class PostgresReading:
         await self._link.command(_PLAINLY)
         return bool((await self._ask("slot_lock"))[0][0])
 
-    async def _ask(self, name: str, **values: object) -> list[Any]:
-        statement, made = self._sql[name], self._capturing
+    async def _ask(self, which: str, **values: object) -> list[Any]:
+        statement, made = self._sql[which], self._capturing
         known = {"slot": made.slot, "publication": made.publication, "trigger": made.trigger}
         return (await self._link.run(statement.sql, statement.values({**known, **values}))).rows
 
@@ -78,11 +78,10 @@ class PostgresReading:
     async def end(self) -> int:
         return int((await self._ask("slot_end"))[0][0])
 
-    async def peek(self, skip: int, limit: int, *, owner: str, deadline: float) -> tuple[Sequence[Change], int]:
+    async def peek(self, skip: int, limit: int, owner: str) -> tuple[Sequence[Change], bool]:
+        enough = min(skip + limit, 2**31 - 1)
         try:
-            rows = await self._ask(
-                "slot_peek", skip=skip, limit=limit, enough=min(skip + limit, 2**31 - 1), most_bytes=MOST_BYTES
-            )
+            rows = await self._ask("slot_peek", skip=skip, limit=limit, enough=enough, most_bytes=MOST_BYTES)
         except Exception as error:
             if getattr(error, "sqlstate", None) == _IN_USE:
                 raise StoreBusy(
@@ -90,10 +89,10 @@ class PostgresReading:
                     fix="give that reader and the tail a slot each",
                 ) from error
             raise
-        messages = [decode(row[0]) for row in rows]
-        request = ClaimRequest(owner, limit, timedelta(0), deadline)
-        counted = sum(not isinstance(message, Relation) for message in messages)
-        return [change for each in messages if (change := self._rows.change_of(each, request)) is not None], counted
+        is_all = len(rows) < limit and sum(len(row[0]) for row in rows) < MOST_BYTES
+        request = ClaimRequest(owner, limit, timedelta(0), float("-inf"))
+        changes = [self._rows.change_of(decode(row[0]), request) for row in rows]
+        return [change for change in changes if change is not None], is_all
 
     async def advance(self, place: int, mark: Mark | None) -> None:
         if mark is not None:
@@ -149,7 +148,9 @@ class Rows:
         try:
             row = [*(_read(values[column.name], column.kind) for column in CLAIMED), 0, False, None]
         except (ValueError, KeyError) as error:
-            cause = UndecodableRow(f"the log has a row that cannot be read: {error}", fix="mend the row, then replay it")
+            cause = UndecodableRow(
+                f"the log has a row that cannot be read: {error}", fix="mend the row, then replay it"
+            )
             return Undecodable(Lease(key, request.owner, 1, request.deadline), cause, self._order_key(key, values))
         claimed = claimed_of(row, request, self._times, datetime.now(UTC))
         return claimed if not self._ordered else replace(claimed, order_key=self._order_key(key, values))

@@ -30,8 +30,8 @@ MARGIN: Final = timedelta(minutes=10)
 #: Rows of one statement.
 _AT_ONCE: Final = 1000
 
-#: Nobody is the holder of what is free.
-_NOBODY: Final = "-"
+#: The holder of what is free.
+_NOBODY: Final = ""
 
 
 class PostgresReplication:
@@ -84,7 +84,7 @@ class PostgresReplication:
         if state.is_foreign:
             raise self._foreign(state)
         if state.problem is not None or (state.is_capturing and not state.is_there):
-            raise self.lost(state)
+            raise self._lost(state)
         try:
             if not state.has_publication:  # before the slot: who reads it looks for the publication as it was then
                 await self._executor.execute(self._capturing.create_publication)
@@ -113,8 +113,17 @@ class PostgresReplication:
         statement = self._sql[name]
         await self._executor.fetch(statement.sql, statement.bind(slot=self.slot))
 
-    def lost(self, state: SlotState) -> SlotLost:
-        """The error for a slot that cannot be read any more."""
+    def trouble(self, state: SlotState) -> OutboxError | None:
+        if state.is_foreign:
+            return self._foreign(state)
+        if not state.is_capturing and not state.is_there and state.problem is None:
+            return ReplicationRefused(
+                f"there is no replication slot {self.slot} for {self._names.table}",
+                fix=f"call create_schema() of this tail, or of an outbox with replication={self.slot!r}",
+            )
+        return None if state.is_there and state.has_publication else self._lost(state)
+
+    def _lost(self, state: SlotState) -> SlotLost:
         why = state.problem or (
             "it is not there any more" if not state.is_there else "its publication does not have the table any more"
         )
@@ -132,8 +141,8 @@ class PostgresReplication:
         if self._executor.fault_of(error) is Fault.FORBIDDEN:
             return ReplicationRefused(
                 f"{self._where} does not let this user replicate {self._names.table}: {text}",
-                fix="as a superuser: ALTER ROLE … REPLICATION, and GRANT CREATE ON DATABASE … TO …; the user has to own "
-                "the table. Or run what schema_sql() says as somebody who may",
+                fix="as a superuser: ALTER ROLE … REPLICATION, and GRANT CREATE ON DATABASE … TO …; the user has to "
+                "own the table. Or run what schema_sql() says as somebody who may",
             )
         if "max_replication_slots" in text or "replication slots are in use" in text:
             return ReplicationRefused(
@@ -181,18 +190,18 @@ class PostgresReplication:
 
     async def _give_to_the_table(self, reading: PostgresReading) -> int:
         """What was not read is NEW, and free."""
-        mark = await reading.mark()
-        if mark is not None and mark.confirmed > (await reading.state()).confirmed:
-            await reading.advance(mark.confirmed, None)
+        mark, confirmed = await reading.mark(), (await reading.state()).confirmed
         read = count = 0
-        while True:
-            changes, seen = await reading.peek(read, _AT_ONCE, owner=_NOBODY, deadline=0.0)
-            if not seen:
-                return count
-            read += seen
+        if mark is not None and mark.confirmed >= confirmed:
+            await reading.advance(mark.confirmed, None)
+            read = mark.passed
+        is_all = False
+        while not is_all:
+            changes, is_all = await reading.peek(read, _AT_ONCE, _NOBODY)
+            read += len(changes)
             rows = [(each.row.lease, each.values) for each in changes if isinstance(each, Wrote) and each.is_captured]
-            taken = await self.take(rows, timedelta(0)) if rows else ()  # leases that are over as they begin
-            count += len(taken)
+            count += len(await self.take(rows, timedelta(0)))
+        return count
 
     async def recover(self, since: datetime | None) -> int:
         async with _Locked(self) as reading:
@@ -250,7 +259,7 @@ class PostgresReplication:
         values = statement.bind(
             event_id=self._dialect.list([lease.key.event_id for lease in leases]),
             handler_id=self._dialect.list([lease.key.handler_id for lease in leases]),
-            owner=self._dialect.list([lease.owner for lease in leases]),
+            owner=self._dialect.list([lease.owner or None for lease in leases]),
             lock_timeout=to_micros(lease_for),
         )
         return {RowKey(*row) for row in await tx.fetch(statement.sql, values)}

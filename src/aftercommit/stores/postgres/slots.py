@@ -47,12 +47,12 @@ def mark_name(slot: str) -> str:
     return f"tail:{slot}"
 
 
-
 def text_of(mark: Mark, system: str) -> str:
     at = None if mark.committed_at is None else mark.committed_at.isoformat()
     return msgspec.json.encode(
         {
             "confirmed": place_text(mark.confirmed),
+            "passed": mark.passed,
             "committed_at": at,
             "reader": mark.reader,
             "in_flight": mark.in_flight,
@@ -69,6 +69,6 @@ def mark_of(text: str, system: str) -> Mark | None:
             return None
         at = said["committed_at"]
         committed_at = None if at is None else datetime.fromisoformat(at)
-        return Mark(place_of(said["confirmed"]), committed_at, said["reader"], said["in_flight"])
+        return Mark(place_of(said["confirmed"]), said["passed"], committed_at, said["reader"], said["in_flight"])
     except (msgspec.DecodeError, KeyError, ValueError, TypeError):
         return None

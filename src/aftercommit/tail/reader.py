@@ -1,0 +1,435 @@
+"""Reads the log: peek, deliver, then advance, so that whoever reads next goes on where everything is delivered."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from datetime import timedelta
+from itertools import chain
+from typing import Final
+
+from msgspec.structs import replace
+
+from aftercommit.config import OutboxConfig
+from aftercommit.delivery.agenda import EVERYWHERE, Agenda, Place
+from aftercommit.delivery.chain import Delivery
+from aftercommit.delivery.leases import Held
+from aftercommit.delivery.worker import OutboxDispatcher
+from aftercommit.events.claims import Claim, Claimed, Lease, deadline_of
+from aftercommit.events.envelope import EventStatus
+from aftercommit.events.log import Log
+from aftercommit.events.order import OrderKey
+from aftercommit.polling.poller import OutboxPoller
+from aftercommit.ports import Mark, Reading, Replication, Runtime
+from aftercommit.ports.replication import Wrote
+from aftercommit.service import Service
+from aftercommit.tail.captured import CapturedStore
+from aftercommit.tail.progress import Entry, Passed, Progress
+
+log = Log("aftercommit.tail")
+
+#: Changes of one peek.
+BATCH: Final = 1000
+
+#: No more is read while so many events wait in memory for room with the workers.
+WAITING: Final = 500
+
+#: Events that may be with the workers at once, at most.
+GIVEN: Final = 500
+
+#: How far ahead of itself a tail says what it may begin. After a crash so many events are looked at with suspicion.
+AHEAD: Final = 500
+
+#: Seconds between two steps on of the slot while events keep coming.
+STEP: Final = 0.1
+
+#: Seconds that an event may spend with the workers before fewer are given to them. Long before its lease is renewed,
+#: which would cost a statement for each.
+SLOW: Final = 1.0
+
+#: Bytes of the log that held nothing for the tail, and that the server need not keep for it.
+IDLE: Final = 1024**2
+
+#: Seconds between two looks of a tail that stands by.
+STANDS_BY: Final = 1.0
+
+
+class TailReader(Service):
+    """Gives the workers what the log has, in the order of commits; of a key only what nothing in memory or in the table
+    comes before."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        replication: Replication,
+        store: CapturedStore,
+        dispatcher: OutboxDispatcher,
+        delivery: Delivery,
+        held: Held,
+        agenda: Agenda,
+        poller: OutboxPoller,
+        config: OutboxConfig,
+        *,
+        owner: str,
+        interval: timedelta,
+    ) -> None:
+        super().__init__(runtime, "aftercommit-tail")
+        self._replication, self._store = replication, store
+        self._dispatcher, self._delivery, self._held, self._agenda = dispatcher, delivery, held, agenda
+        self._lock_timeout, self._ordered = config.lock_timeout, config.ordered
+        self._by_dead = config.on_dead == "block"
+        self._owner = owner
+        self._interval = interval.total_seconds()
+        #: Knows what may not be delivered.
+        self._poller = poller
+        self._reading: Reading | None = None
+        self._waiting: deque[Entry] = deque()
+        self._is_called = self._has_settled = self._has_more = False
+        #: Up to here the log was read; nothing behind it was there at that time.
+        self._read_to = -1
+        self._mark: Mark | None = None
+        self._marked_at = float("-inf")
+        #: Rows that the reader before us may have been killed by, and who that was.
+        self._suspects = 0
+        self._suspected = ""
+        #: Rows that were begun since the last mark.
+        self._begun = 0
+        self._depth = 2 * config.worker_count
+        self._most = min(GIVEN, config.cold_queue_capacity)
+        self._looked_at = float("-inf")
+
+    # ------------------------------------------------------------ from any thread
+
+    def call(self) -> None:
+        """Somebody has committed something."""
+        with self.monitor:
+            self._is_called = True
+            self.monitor.notify_all()
+
+    def settled(self) -> None:
+        """Something that was given is through."""
+        with self.monitor:
+            self._has_settled = True
+            self.monitor.notify_all()
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether the slot is ours; else another tail has it, or nobody can."""
+        return self._reading is not None
+
+    @property
+    def progress(self) -> Progress | None:
+        return self._store.progress
+
+    def has_read(self, place: int) -> bool:
+        """Whether everything up to there is through."""
+        progress = self._store.progress
+        return self.is_reading and self._read_to >= place and progress is not None and progress.is_empty
+
+    # ------------------------------------------------------------ the loop
+
+    async def step(self) -> None:
+        if self._reading is None and not await self._begin():
+            await self._wait(STANDS_BY)
+            return
+        reading = self._reading
+        try:
+            if reading is not None and not await self._go_on(reading):
+                await self._wait(self._interval)
+        except BaseException:
+            self._reading = None
+            if reading is not None:
+                await _left(reading)
+            raise
+
+    async def _wait(self, seconds: float) -> None:
+        def is_time() -> bool:
+            return self.is_stopping or self._is_called or self._has_settled
+
+        if self.progress is not None and not self.progress.is_empty:
+            seconds = min(seconds, STEP)
+        await self.monitor.wait_for(is_time, seconds)
+        self._has_settled = False
+
+    async def _begin(self) -> bool:
+        """Get the slot's lock, and find out where to go on; False while another tail has it."""
+        reading = await self._replication.read()
+        if reading is None:
+            return False
+        try:
+            state = await reading.state()
+            if (trouble := self._replication.trouble(state)) is not None:
+                raise trouble
+            await self._find_place(reading, state.confirmed)
+        except BaseException:
+            await _left(reading)
+            raise
+        self._reading, self._read_to = reading, -1
+        log.info("the tail reads the slot %s", self._replication.slot)
+        return True
+
+    async def _find_place(self, reading: Reading, confirmed: int) -> None:
+        mark, before = await reading.mark(), self._mark
+        old_until = await reading.end()
+        passed = Passed(confirmed, 0, None if mark is None else mark.committed_at)
+        if mark is not None and mark.confirmed >= confirmed:  # a crash of the server may have set the slot back
+            passed = Passed(mark.confirmed, mark.passed, mark.committed_at)
+            if mark.confirmed > confirmed:
+                await reading.advance(mark.confirmed, None)
+        if before is None or mark is None or mark.reader != self._owner or passed.place > before.confirmed:
+            self._forget()
+            self._store.progress = Progress(self.runtime.lock(), passed, old_until=old_until)
+            if mark is not None and mark.reader is not None:
+                self._suspects, self._suspected = mark.in_flight, mark.reader
+        await self._tell_mark(reading)
+
+    def _forget(self) -> None:
+        """Somebody else has read meanwhile, or this is the first time."""
+        self._waiting.clear()
+        self._begun = self._suspects = 0
+        self._has_more = True
+
+    async def _go_on(self, reading: Reading) -> bool:
+        """Whether there is more to do at once."""
+        was_called, self._is_called = self._is_called, False
+        await self._confirm(reading)
+        found = False
+        if self._delivery.router and len(self._waiting) < WAITING:
+            found = await self._read(reading)
+        if was_called and not found:  # it was about something in the table
+            self._agenda.add(EVERYWHERE)
+        await self._give(reading)
+        return self._has_more and bool(self._delivery.router) and len(self._waiting) < WAITING
+
+    # ------------------------------------------------------------ reading
+
+    async def _read(self, reading: Reading) -> bool:
+        """Whether there was anything of ours."""
+        progress = self._store.progress
+        end = await reading.end()
+        if progress is None or (end <= self._read_to and not self._has_more):
+            return False
+        changes, is_all = await reading.peek(progress.skip, BATCH, self._owner)
+        entries: list[Entry] = []
+        for change in changes:
+            if (entry := progress.read(change)) is not None:
+                entries.append(entry)
+            elif isinstance(change, Wrote) and not change.is_captured:
+                self._left_in_table(change, progress)
+        self._has_more = not is_all
+        if is_all:
+            self._read_to = end
+        self._waiting += await self._news(entries)
+        if not changes:
+            await self._skip_idle(reading, progress, end)
+        return bool(entries)
+
+    def _left_in_table(self, change: Wrote, progress: Progress) -> None:
+        """Delayed, or written while nobody kept the log: the poller finds it when it is due."""
+        is_free = change.values["status"] == str(EventStatus.NEW.value) and change.values["locked_by"] is None
+        if not is_free:
+            return
+        now, wait = progress.since(), 0.0
+        if change.available_at is not None and now is not None:
+            wait = max(0.0, (change.available_at - now).total_seconds())
+        self._agenda.add(_place(change.row.order_key), wait)
+
+    async def _news(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Those that were not delivered before. What may have killed the reader before us is the table's, whose poller
+        knows how to begin it with care."""
+        old = [entry for entry in entries if entry.is_old]
+        if not old:
+            return list(entries)
+        progress, gone = self._store.progress, set(await self._replication.touched([entry.key for entry in old]))
+        if progress is None:
+            return []
+        for key in gone:
+            progress.finish(key)
+        suspects = [entry for entry in old[: self._suspects] if entry.key not in gone]
+        self._suspects = max(0, self._suspects - len(old))
+        if suspects:
+            await self._to_table(suspects, self._suspected)
+            gone |= {entry.key for entry in suspects}
+        return [entry for entry in entries if entry.key not in gone]
+
+    async def _to_table(self, entries: Sequence[Entry], owner: str) -> None:
+        """Their rows are the table's from here on: free, or as if somebody's lease were over."""
+        await self._store.take([_lease(entry, owner, 0.0) for entry in entries], timedelta(0))
+        keys = {entry.order_key for entry in entries}
+        self._agenda.add([key for key in keys if key is not None] or EVERYWHERE)
+
+    async def _skip_idle(self, reading: Reading, progress: Progress, end: int) -> None:
+        """Others write a lot, and nothing of it is ours."""
+        if progress.is_empty and end - progress.pass_by().place > IDLE:
+            progress.jump(end)
+            await reading.advance(end, None)
+
+    # ------------------------------------------------------------ giving
+
+    async def _give(self, reading: Reading) -> bool:
+        """Hand over what may begin; whether that was anything."""
+        if not self._waiting:
+            return False
+        lanes = self._dispatcher.lanes
+        self._adapt(lanes.cold_depth, self.runtime.clock())
+        room = min(self._depth - lanes.cold_depth, lanes.cold_room)
+        if room <= 0:
+            return False
+        chosen = await self._choose(min(room, len(self._waiting)))
+        if not chosen:
+            return False
+        if self._begun + len(chosen) > AHEAD:
+            await self._tell_mark(reading)
+        self._begun += len(chosen)
+        return self._hand_over(chosen)
+
+    def _adapt(self, waiting: int, now: float) -> None:
+        """As many as the workers get through in a moment."""
+        progress = self._store.progress
+        if waiting == 0:
+            self._depth = min(2 * self._depth, self._most)
+        elif now - self._looked_at >= SLOW and progress is not None:
+            self._looked_at = now
+            if progress.given_before(now - SLOW):
+                self._depth = max(2, self._depth // 2)
+
+    async def _choose(self, room: int) -> list[Entry]:
+        if not self._ordered:
+            return [self._waiting.popleft() for _ in range(room)]
+        progress = self._store.progress
+        closed, chosen, rest = set(() if progress is None else progress.busy()), list[Entry](), deque[Entry]()
+        for entry in self._waiting:
+            key = entry.order_key
+            if len(chosen) < room and key not in closed:
+                chosen.append(entry)
+            else:
+                rest.append(entry)
+                if key is not None:
+                    closed.add(key)
+        self._waiting = rest
+        return await self._unblocked(chosen)
+
+    async def _unblocked(self, chosen: list[Entry]) -> list[Entry]:
+        """Without those behind something in the table, which are the table's as well, and come in order there."""
+        keys = {entry.order_key for entry in chosen if entry.order_key is not None}
+        blocked = await self._replication.blocked(keys, by_dead=self._by_dead) if keys else {}
+        behind = [
+            each
+            for each in chosen
+            if each.order_key is not None
+            and each.order_key in blocked
+            and not _is_before(each, blocked[each.order_key])
+        ]
+        if not behind:
+            return chosen
+        try:
+            await self._to_table(behind, "")
+        except BaseException:
+            self._waiting.extendleft(reversed(chosen))
+            raise
+        return [entry for entry in chosen if entry not in behind]
+
+    def _hand_over(self, chosen: Sequence[Entry]) -> bool:
+        progress, now = self._store.progress, self.runtime.clock()
+        if progress is None:
+            return False
+        deadline = deadline_of(now, self._lock_timeout)
+        for entry in chosen:
+            progress.give(entry, now)
+        rows = [replace(entry.row, lease=_lease(entry, self._owner, deadline)) for entry in chosen]
+        if self._dispatcher.enqueue_all(chain.from_iterable(self._poller.deliverable(Claim(rows)))):
+            return True
+        for entry in chosen:  # the poller was quicker
+            progress.take_back(entry)
+        self._waiting.extendleft(entry for entry in reversed(chosen) if progress.of(entry.key) is not None)
+        return False
+
+    # ------------------------------------------------------------ going on
+
+    async def _confirm(self, reading: Reading) -> None:
+        """Advance the slot to what is through; not too often while events keep coming."""
+        progress, mark = self._store.progress, self._mark
+        if progress is None or mark is None:
+            return
+        passed = progress.pass_by()
+        if (passed.place, passed.changes) == (mark.confirmed, mark.passed):
+            return
+        if progress.is_empty or self.runtime.clock() - self._marked_at >= STEP:
+            await self._tell_mark(reading)
+
+    async def _tell_mark(self, reading: Reading) -> None:
+        await self._set_mark(reading, self._owner)
+
+    async def _set_mark(self, reading: Reading, reader: str | None) -> None:
+        progress, before = self._store.progress, self._mark
+        if progress is None:
+            return
+        place, changes, at = progress.pass_by()
+        # As many more may be begun before the next mark.
+        mark = Mark(place, changes, at, reader, progress.begun + AHEAD)
+        if before is None or before.confirmed != place:
+            await reading.advance(place, mark)
+        else:
+            await reading.set_mark(mark)
+        self._mark, self._marked_at, self._begun = mark, self.runtime.clock(), 0
+
+    # ------------------------------------------------------------ ending
+
+    async def finish(self) -> None:
+        """When the workers have ended: what would come again although it is delivered, with what was passed by it, is
+        avoided; what still runs keeps its lease; the rest stays in the log."""
+        reading, self._reading = self._reading, None
+        progress = self._store.progress
+        if reading is None:
+            return
+        try:
+            if progress is not None:
+                running = [each.lease for each in self._held.running() if progress.of(each.lease.key) is not None]
+                if running:
+                    await self._store.take(running, self._lock_timeout)
+                if behind := progress.left_behind():
+                    await self._to_table(behind, "")
+                await self._set_mark(reading, None)
+        finally:
+            self._store.progress, self._mark = None, None
+            await _left(reading)
+
+
+class NewsOfCommits(Agenda):
+    """What is told of commits leads to the log, and to the table only if it was not about the log."""
+
+    reader: TailReader | None = None
+
+    def add(self, place: Place, after: float = 0.0) -> bool:
+        self._call()
+        return True
+
+    def expect(self, event_ids: Iterable[str], keys: Iterable[OrderKey] = ()) -> None:
+        self._call()
+
+    def look_for_expected(self, after: float) -> None:
+        self._call()
+
+    def _call(self) -> None:
+        if self.reader is not None:
+            self.reader.call()
+
+
+def _lease(entry: Entry, owner: str, deadline: float) -> Lease:
+    return Lease(entry.key, owner, 1, deadline)
+
+
+def _place(key: OrderKey | None) -> Collection[OrderKey] | None:
+    return EVERYWHERE if key is None else [key]
+
+
+def _is_before(entry: Entry, first: int) -> bool:
+    """Whether the event was written before what its key has in the table."""
+    return isinstance(entry.row, Claimed) and entry.row.position < first
+
+
+async def _left(reading: Reading) -> None:
+    try:
+        await reading.close()
+    except Exception as error:
+        log.debug("the session that read the log is gone: %s", error)
