@@ -64,6 +64,8 @@ class Progress:
         """What was committed up to `old_until` may have been delivered before."""
         self._lock = lock
         self._passed = passed
+        #: Changes of transactions that are through, and of which the slot has not been told.
+        self._untold = 0
         self._old_until = old_until
         self._steps: deque[_Step] = deque()
         self._entries: dict[RowKey, Entry] = {}
@@ -79,9 +81,9 @@ class Progress:
 
     @property
     def skip(self) -> int:
-        """So many changes behind the last transaction that is through were read."""
+        """So many changes were read behind what the slot was told of."""
         with self._lock:
-            return self._passed.changes + len(self._steps)
+            return self._untold + self._passed.changes + len(self._steps)
 
     def read(self, change: Change) -> Entry | None:
         """The event that it brings; None where there is none for us, or we have it."""
@@ -183,15 +185,20 @@ class Progress:
                 changes += 1
                 self._rows_passed += step.is_row
                 if step.ends_at is not None:
+                    self._untold += changes
                     place, changes, at = step.ends_at, 0, step.committed_at
             self._passed = Passed(place, changes, at)
             return self._passed
 
-    def jump(self, place: int) -> None:
-        """There was nothing for us up to there."""
+    def told(self) -> None:
+        """The slot knows of the last transaction that is through."""
         with self._lock:
-            if not self._steps:
-                self._passed = Passed(place, 0, self._passed.committed_at)
+            self._untold = 0
+
+    def jump(self, place: int) -> None:
+        """There was nothing for us up to there, and the slot knows of it."""
+        with self._lock:
+            self._passed, self._untold = Passed(place, 0, self._passed.committed_at), 0
 
     def __len__(self) -> int:
         """Events that are still to be delivered."""

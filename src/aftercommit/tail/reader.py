@@ -169,16 +169,15 @@ class TailReader(Service):
         return True
 
     async def _find_place(self, reading: Reading, confirmed: int) -> None:
-        mark, before = await reading.mark(), self._mark
-        old_until = await reading.end()
-        passed = Passed(confirmed, 0, None if mark is None else mark.committed_at)
-        if mark is not None and mark.confirmed >= confirmed:  # a crash of the server may have set the slot back
-            passed = Passed(mark.confirmed, mark.passed, mark.committed_at)
-            if mark.confirmed > confirmed:
-                await reading.advance(mark.confirmed, None)
-        if before is None or mark is None or mark.reader != self._owner or passed.place > before.confirmed:
+        mark, ours = await reading.mark(), self._store.progress
+        self._mark = None
+        is_still_ours = mark is not None and mark.reader == self._owner
+        if ours is None or not is_still_ours or ours.pass_by().place < confirmed:
             self._forget()
-            self._store.progress = Progress(self.runtime.lock(), passed, old_until=old_until)
+            passed = Passed(confirmed, 0, None if mark is None else mark.committed_at)
+            if mark is not None and mark.confirmed >= confirmed:  # a crash of the server may have set the slot back
+                passed = Passed(mark.confirmed, mark.passed, mark.committed_at)
+            self._store.progress = Progress(self.runtime.lock(), passed, old_until=await reading.end())
             if mark is not None and mark.reader is not None:
                 self._suspects, self._suspected = mark.in_flight, mark.reader
         await self._tell_mark(reading)
@@ -261,8 +260,8 @@ class TailReader(Service):
     async def _skip_idle(self, reading: Reading, progress: Progress, end: int) -> None:
         """Others write a lot, and nothing of it is ours."""
         if progress.is_empty and end - progress.pass_by().place > IDLE:
-            progress.jump(end)
             await reading.advance(end, None)
+            progress.jump(end)
 
     # ------------------------------------------------------------ giving
 
@@ -369,6 +368,7 @@ class TailReader(Service):
         mark = Mark(place, changes, at, reader, progress.begun + AHEAD)
         if before is None or before.confirmed != place:
             await reading.advance(place, mark)
+            progress.told()
         else:
             await reading.set_mark(mark)
         self._mark, self._marked_at, self._begun = mark, self.runtime.clock(), 0
