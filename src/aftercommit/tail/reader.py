@@ -129,15 +129,14 @@ class TailReader(Service):
     # ------------------------------------------------------------ the loop
 
     async def step(self) -> None:
-        if self._reading is None and not await self._begin():
-            await self._wait(STANDS_BY)
-            return
-        reading = self._reading
         try:
-            if reading is not None and not await self._go_on(reading):
+            if self._reading is None and not await self._begin():
+                await self._wait(STANDS_BY)
+            elif self._reading is not None and not await self._go_on(self._reading):
                 await self._wait(self._interval)
         except BaseException:
-            self._reading = None
+            reading, self._reading = self._reading, None
+            self._agenda.add(EVERYWHERE)  # without its slot the table gets the events
             if reading is not None:
                 await _left(reading)
             raise

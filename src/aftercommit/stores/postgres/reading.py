@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -109,6 +110,9 @@ class PostgresReading:
         await self._link.execute(statement.sql, statement.bind(name=mark_name(self._capturing.slot), value=value))
 
     async def close(self) -> None:
+        """The lock is given back at once: the server may take a moment to end a session."""
+        with suppress(Exception):  # the session has ended, and the lock with it
+            await self._link.command("SELECT pg_advisory_unlock_all()")
         await self._link.leave()
 
 
