@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from datetime import timedelta
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from aftercommit.errors import InvalidOption, did_you_mean
 from aftercommit.events.codec import Serializer
@@ -39,7 +38,6 @@ from aftercommit.options import (
     SLOT,
     SWITCH,
     SWITCH_OR_NONE,
-    Kind,
     Of,
     Option,
     Wiring,
@@ -47,22 +45,7 @@ from aftercommit.options import (
     having,
     or_none,
 )
-
-T = TypeVar("T")
-
-
-def _option(
-    default: T,
-    kind: Kind,
-    of: Of,
-    meaning: str,
-    *,
-    shown: str = "",
-    refused_by: tuple[Wiring, ...] = (),
-    default_in: Mapping[Wiring, T] = MappingProxyType({}),
-) -> T:
-    made: T = field(default=default, metadata={"option": Option(kind, of, meaning, shown, refused_by, default_in)})
-    return made
+from aftercommit.options import option as _option
 
 
 class OutboxOptions(TypedDict, total=False):

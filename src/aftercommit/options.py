@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from enum import Enum, Flag, auto
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from aftercommit.errors import InvalidOption
 from aftercommit.events.context import Providers
 from aftercommit.events.durations import duration
 from aftercommit.events.retry import RetryPolicy
 from aftercommit.events.retry_settings import policy_of
+
+T = TypeVar("T")
 
 
 class Wiring(Enum):
@@ -73,6 +76,21 @@ class Option(NamedTuple):
 
     def is_refused_by(self, wiring: Wiring) -> bool:
         return wiring in self.refused_by or (wiring is Wiring.WRITER_ONLY and Of.DELIVERY in self.of)
+
+
+def option(
+    default: T,
+    kind: Kind,
+    of: Of,
+    meaning: str,
+    *,
+    shown: str = "",
+    refused_by: tuple[Wiring, ...] = (),
+    default_in: Mapping[Wiring, T] = MappingProxyType({}),
+) -> T:
+    """A field of a dataclass that is an option."""
+    made: T = field(default=default, metadata={"option": Option(kind, of, meaning, shown, refused_by, default_in)})
+    return made
 
 
 # ---------------------------------------------------------------- kinds

@@ -109,7 +109,7 @@ def test_a_transaction_larger_than_memory_may_be_comes_piece_by_piece(
     tail_world: TailWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aftercommit.tail.reader.BATCH", 40)
-    monkeypatch.setattr("aftercommit.tail.reader.WAITING", 30)
+    monkeypatch.setattr("aftercommit.tail.giving.WAITING", 30)
     monkeypatch.setattr("aftercommit.tail.reader.AHEAD", 50)
     seen, most = Collector(), [0]
 

@@ -16,6 +16,7 @@ from aftercommit.polling.manual import DrainResult
 from aftercommit.ports import EventStore, Replication, Runtime
 from aftercommit.service import ENDS_WITHIN, Service
 from aftercommit.tail.captured import CapturedStore
+from aftercommit.tail.giving import Giving
 from aftercommit.tail.reader import NewsOfCommits, TailReader
 
 #: Seconds between two looks whether the log has been read to a certain place.
@@ -52,18 +53,27 @@ class TailEngine(Engine):
         self._interval = interval
         self._news: NewsOfCommits | None = None
         super().__init__(runtime, cast("EventStore", self._captured), router, config)
-        self.reader = TailReader(
+        giving = Giving(
             runtime,
             self._replication,
             self._captured,
             self.dispatcher,
-            self.delivery,
-            self.held,
             self.agenda,
             self.poller,
             config,
             owner=self.owner,
+        )
+        self.reader = TailReader(
+            runtime,
+            self._replication,
+            self._captured,
+            giving,
+            router,
+            self.held,
+            self.agenda,
+            owner=self.owner,
             interval=interval,
+            lock_timeout=config.lock_timeout,
         )
         self.reader.troubles = self.poller.troubles
         self._listens().reader = self.reader

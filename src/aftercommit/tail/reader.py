@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from datetime import timedelta
-from itertools import chain
 from typing import Final
 
-from msgspec.structs import replace
-
-from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import EVERYWHERE, Agenda, Place
-from aftercommit.delivery.chain import Delivery
 from aftercommit.delivery.leases import Held
-from aftercommit.delivery.worker import OutboxDispatcher
-from aftercommit.events.claims import Claim, Claimed, Lease, deadline_of
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.log import Log
 from aftercommit.events.order import OrderKey
-from aftercommit.polling.poller import OutboxPoller
+from aftercommit.handlers.routing import Router
 from aftercommit.ports import Mark, Reading, Replication, Runtime
 from aftercommit.ports.replication import Wrote
 from aftercommit.service import Service
 from aftercommit.tail.captured import CapturedStore
+from aftercommit.tail.giving import Giving, place_of
 from aftercommit.tail.progress import Entry, Passed, Progress
 
 log = Log("aftercommit.tail")
@@ -31,59 +24,47 @@ log = Log("aftercommit.tail")
 #: Changes of one peek.
 BATCH: Final = 1000
 
-#: No more is read while so many events wait in memory for room with the workers.
-WAITING: Final = 500
-
-#: Events that may be with the workers at once, at most.
-GIVEN: Final = 500
-
 #: How far ahead of itself a tail says what it may begin. After a crash so many events are looked at with suspicion.
 AHEAD: Final = 500
 
 #: Seconds between two steps on of the slot while events keep coming.
 STEP: Final = 0.1
 
-#: Seconds that an event may spend with the workers before fewer are given to them. Long before its lease is renewed,
-#: which would cost a statement for each.
-SLOW: Final = 1.0
-
 #: Bytes of the log that held nothing for the tail, and that the server need not keep for it.
 IDLE: Final = 1024**2
+
+#: Seconds until the table is looked at, after a word that was about nothing in the log.
+AGAIN: Final = 0.5
 
 #: Seconds between two looks of a tail that stands by.
 STANDS_BY: Final = 1.0
 
 
 class TailReader(Service):
-    """Gives the workers what the log has, in the order of commits; of a key only what nothing in memory or in the table
-    comes before."""
+    """Has the lock of the slot, or stands by until it gets it."""
 
     def __init__(
         self,
         runtime: Runtime,
         replication: Replication,
         store: CapturedStore,
-        dispatcher: OutboxDispatcher,
-        delivery: Delivery,
+        giving: Giving,
+        router: Router,
         held: Held,
         agenda: Agenda,
-        poller: OutboxPoller,
-        config: OutboxConfig,
         *,
         owner: str,
         interval: timedelta,
+        lock_timeout: timedelta,
     ) -> None:
         super().__init__(runtime, "aftercommit-tail")
-        self._replication, self._store = replication, store
-        self._dispatcher, self._delivery, self._held, self._agenda = dispatcher, delivery, held, agenda
-        self._lock_timeout, self._ordered = config.lock_timeout, config.ordered
-        self._by_dead = config.on_dead == "block"
-        self._owner = owner
+        self._replication, self._store, self._giving = replication, store, giving
+        self._router, self._held, self._agenda = router, held, agenda
+        self._owner, self._lock_timeout = owner, lock_timeout
         self._interval = interval.total_seconds()
-        #: Knows what may not be delivered.
-        self._poller = poller
         self._reading: Reading | None = None
-        self._waiting: deque[Entry] = deque()
+        #: Read, and not looked at yet.
+        self._unsorted: list[Entry] = []
         self._is_called = self._has_settled = self._has_more = False
         #: Up to here the log was read; nothing behind it was there at that time.
         self._read_to = -1
@@ -94,9 +75,6 @@ class TailReader(Service):
         self._suspected = ""
         #: Rows that were begun since the last mark.
         self._begun = 0
-        self._depth = 2 * config.worker_count
-        self._most = min(GIVEN, config.cold_queue_capacity)
-        self._looked_at = float("-inf")
 
     # ------------------------------------------------------------ from any thread
 
@@ -183,7 +161,8 @@ class TailReader(Service):
 
     def _forget(self) -> None:
         """Somebody else has read meanwhile, or this is the first time."""
-        self._waiting.clear()
+        self._giving.clear()
+        self._unsorted = []
         self._begun = self._suspects = 0
         self._has_more = True
 
@@ -191,13 +170,20 @@ class TailReader(Service):
         """Whether there is more to do at once."""
         was_called, self._is_called = self._is_called, False
         await self._confirm(reading)
-        found = False
-        if self._delivery.router and len(self._waiting) < WAITING:
-            found = await self._read(reading)
-        if was_called and not found:  # it was about something in the table
-            self._agenda.add(EVERYWHERE)
-        await self._give(reading)
-        return self._has_more and bool(self._delivery.router) and len(self._waiting) < WAITING
+        found = await self._read(reading) if self._reads_on else False
+        await self._sort()
+        if was_called and not found:  # it may have been about something in the table
+            self._agenda.add(EVERYWHERE, AGAIN)
+        if chosen := await self._giving.choose():
+            if self._begun + len(chosen) > AHEAD:
+                await self._tell_mark(reading)
+            self._begun += len(chosen)
+            self._giving.hand_over(chosen)
+        return self._has_more and self._reads_on
+
+    @property
+    def _reads_on(self) -> bool:
+        return bool(self._router) and self._giving.has_room
 
     # ------------------------------------------------------------ reading
 
@@ -208,19 +194,18 @@ class TailReader(Service):
         if progress is None or (end <= self._read_to and not self._has_more):
             return False
         changes, is_all = await reading.peek(progress.skip, BATCH, self._owner)
-        entries: list[Entry] = []
+        before = len(self._unsorted)
         for change in changes:
             if (entry := progress.read(change)) is not None:
-                entries.append(entry)
+                self._unsorted.append(entry)
             elif isinstance(change, Wrote) and not change.is_captured:
                 self._left_in_table(change, progress)
         self._has_more = not is_all
         if is_all:
             self._read_to = end
-        self._waiting += await self._news(entries)
         if not changes:
             await self._skip_idle(reading, progress, end)
-        return bool(entries)
+        return len(self._unsorted) > before
 
     def _left_in_table(self, change: Wrote, progress: Progress) -> None:
         """Delayed, or written while nobody kept the log: the poller finds it when it is due."""
@@ -230,117 +215,30 @@ class TailReader(Service):
         now, wait = progress.since(), 0.0
         if change.available_at is not None and now is not None:
             wait = max(0.0, (change.available_at - now).total_seconds())
-        self._agenda.add(_place(change.row.order_key), wait)
+        self._agenda.add(place_of(change.row.order_key), wait)
 
-    async def _news(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Those that were not delivered before. What may have killed the reader before us is the table's, whose poller
-        knows how to begin it with care."""
-        old = [entry for entry in entries if entry.is_old]
-        if not old:
-            return list(entries)
-        progress, gone = self._store.progress, set(await self._replication.touched([entry.key for entry in old]))
-        if progress is None:
-            return []
-        for key in gone:
-            progress.finish(key)
-        suspects = [entry for entry in old[: self._suspects] if entry.key not in gone]
-        self._suspects = max(0, self._suspects - len(old))
-        if suspects:
-            await self._to_table(suspects, self._suspected)
-            gone |= {entry.key for entry in suspects}
-        return [entry for entry in entries if entry.key not in gone]
-
-    async def _to_table(self, entries: Sequence[Entry], owner: str) -> None:
-        """Their rows are the table's from here on: free, or as if somebody's lease were over."""
-        await self._store.take([_lease(entry, owner, 0.0) for entry in entries], timedelta(0))
-        keys = {entry.order_key for entry in entries}
-        self._agenda.add([key for key in keys if key is not None] or EVERYWHERE)
+    async def _sort(self) -> None:
+        """Let those wait that were not delivered before. What may have killed the reader before us is the table's,
+        whose poller knows how to begin it with care."""
+        entries, progress = self._unsorted, self._store.progress
+        if progress is not None and (old := [entry for entry in entries if entry.is_old]):
+            gone = set(await self._replication.touched([entry.key for entry in old]))
+            for key in gone:
+                progress.finish(key)
+            if suspects := [entry for entry in old[: self._suspects] if entry.key not in gone]:
+                await self._giving.to_table(suspects, self._suspected)
+            self._suspects = max(0, self._suspects - len(old))
+            entries = [entry for entry in entries if progress.of(entry.key) is entry]
+        if self._read_to >= 0:  # whatever is old was read
+            self._suspects = 0
+        self._giving.add(entries)
+        self._unsorted = []
 
     async def _skip_idle(self, reading: Reading, progress: Progress, end: int) -> None:
         """Others write a lot, and nothing of it is ours."""
         if progress.is_empty and end - progress.pass_by().place > IDLE:
             await reading.advance(end, None)
             progress.jump(end)
-
-    # ------------------------------------------------------------ giving
-
-    async def _give(self, reading: Reading) -> bool:
-        """Hand over what may begin; whether that was anything."""
-        if not self._waiting:
-            return False
-        lanes = self._dispatcher.lanes
-        self._adapt(lanes.cold_depth, self.runtime.clock())
-        room = min(self._depth - lanes.cold_depth, lanes.cold_room)
-        if room <= 0:
-            return False
-        chosen = await self._choose(min(room, len(self._waiting)))
-        if not chosen:
-            return False
-        if self._begun + len(chosen) > AHEAD:
-            await self._tell_mark(reading)
-        self._begun += len(chosen)
-        return self._hand_over(chosen)
-
-    def _adapt(self, waiting: int, now: float) -> None:
-        """As many as the workers get through in a moment."""
-        progress = self._store.progress
-        if waiting == 0:
-            self._depth = min(2 * self._depth, self._most)
-        elif now - self._looked_at >= SLOW and progress is not None:
-            self._looked_at = now
-            if progress.given_before(now - SLOW):
-                self._depth = max(2, self._depth // 2)
-
-    async def _choose(self, room: int) -> list[Entry]:
-        if not self._ordered:
-            return [self._waiting.popleft() for _ in range(room)]
-        progress = self._store.progress
-        closed, chosen, rest = set(() if progress is None else progress.busy()), list[Entry](), deque[Entry]()
-        for entry in self._waiting:
-            key = entry.order_key
-            if len(chosen) < room and key not in closed:
-                chosen.append(entry)
-            else:
-                rest.append(entry)
-                if key is not None:
-                    closed.add(key)
-        self._waiting = rest
-        return await self._unblocked(chosen)
-
-    async def _unblocked(self, chosen: list[Entry]) -> list[Entry]:
-        """Without those behind something in the table, which are the table's as well, and come in order there."""
-        keys = {entry.order_key for entry in chosen if entry.order_key is not None}
-        blocked = await self._replication.blocked(keys, by_dead=self._by_dead) if keys else {}
-        behind = [
-            each
-            for each in chosen
-            if each.order_key is not None
-            and each.order_key in blocked
-            and not _is_before(each, blocked[each.order_key])
-        ]
-        if not behind:
-            return chosen
-        try:
-            await self._to_table(behind, "")
-        except BaseException:
-            self._waiting.extendleft(reversed(chosen))
-            raise
-        return [entry for entry in chosen if entry not in behind]
-
-    def _hand_over(self, chosen: Sequence[Entry]) -> bool:
-        progress, now = self._store.progress, self.runtime.clock()
-        if progress is None:
-            return False
-        deadline = deadline_of(now, self._lock_timeout)
-        for entry in chosen:
-            progress.give(entry, now)
-        rows = [replace(entry.row, lease=_lease(entry, self._owner, deadline)) for entry in chosen]
-        if self._dispatcher.enqueue_all(chain.from_iterable(self._poller.deliverable(Claim(rows)))):
-            return True
-        for entry in chosen:  # the poller was quicker
-            progress.take_back(entry)
-        self._waiting.extendleft(entry for entry in reversed(chosen) if progress.of(entry.key) is not None)
-        return False
 
     # ------------------------------------------------------------ going on
 
@@ -364,7 +262,7 @@ class TailReader(Service):
             return
         place, changes, at = progress.pass_by()
         # As many more may be begun before the next mark.
-        mark = Mark(place, changes, at, reader, progress.begun + AHEAD)
+        mark = Mark(place, changes, at, reader, progress.begun + AHEAD + self._suspects)
         if before is None or before.confirmed != place:
             await reading.advance(place, mark)
             progress.told()
@@ -387,8 +285,8 @@ class TailReader(Service):
                 if running:
                     await self._store.take(running, self._lock_timeout)
                 if behind := progress.left_behind():
-                    await self._to_table(behind, "")
-                await self._set_mark(reading, None)
+                    await self._giving.to_table(behind, "")
+                await self._set_mark(reading, self._suspected if self._suspects else None)
         finally:
             self._store.progress, self._mark = None, None
             await _left(reading)
@@ -412,19 +310,6 @@ class NewsOfCommits(Agenda):
     def _call(self) -> None:
         if self.reader is not None:
             self.reader.call()
-
-
-def _lease(entry: Entry, owner: str, deadline: float) -> Lease:
-    return Lease(entry.key, owner, 1, deadline)
-
-
-def _place(key: OrderKey | None) -> Collection[OrderKey] | None:
-    return EVERYWHERE if key is None else [key]
-
-
-def _is_before(entry: Entry, first: int) -> bool:
-    """Whether the event was written before what its key has in the table."""
-    return isinstance(entry.row, Claimed) and entry.row.position < first
 
 
 async def _left(reading: Reading) -> None:
