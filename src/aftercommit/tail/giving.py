@@ -121,7 +121,11 @@ class Giving:
         return [entry for entry in chosen if entry not in behind]
 
     def _forget(self, entries: Collection[Entry]) -> None:
-        self._waiting = deque(entry for entry in self._waiting if entry not in entries)
+        """They wait no more; nearly always they are the first."""
+        while self._waiting and self._waiting[0] in entries:
+            self._waiting.popleft()
+        if self._ordered:
+            self._waiting = deque(entry for entry in self._waiting if entry not in entries)
 
     def hand_over(self, chosen: Sequence[Entry]) -> None:
         """To the workers, unless somebody else has filled the room."""

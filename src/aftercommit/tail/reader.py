@@ -21,8 +21,8 @@ from aftercommit.tail.progress import Entry, Passed, Progress
 
 log = Log("aftercommit.tail")
 
-#: Changes of one peek.
-BATCH: Final = 1000
+#: Changes of one peek, which begins at what is not confirmed each time: of a large transaction few pieces are better.
+BATCH: Final = 10_000
 
 #: How far ahead of itself a tail says what it may begin. After a crash so many events are looked at with suspicion.
 AHEAD: Final = 500

@@ -3,7 +3,6 @@ values out; nothing here asks anybody."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from struct import Struct, error
 from typing import Final, NamedTuple
@@ -15,6 +14,10 @@ _BYTE, _SHORT, _WORD = Struct("!B"), Struct("!H"), Struct("!I")
 _BEGIN: Final = Struct("!QqI")
 _COMMIT: Final = Struct("!BQQq")
 _COLUMN_TYPE: Final = Struct("!Ii")
+_INSERT: Final = Struct("!xIBH")
+
+#: Letters: a new row; a value that is NULL, or text.
+_NEW, _NULL, _TEXT = b"Nnt"
 
 
 class MalformedChange(ValueError):
@@ -69,7 +72,7 @@ _OTHERS: Final = frozenset(b"OYUDTM")
 def decode(data: bytes) -> Message:
     """One message. Raises MalformedChange, and nothing else, for whatever is none."""
     try:
-        return _decode(_Reader(bytes(data)))
+        return _insert(data) if data[:1] == b"I" else _decode(_Reader(bytes(data)))
     except (error, IndexError, UnicodeDecodeError, OverflowError) as cause:
         raise MalformedChange(f"a change of {len(data)} bytes cannot be read: {cause}") from cause
 
@@ -84,8 +87,6 @@ def _decode(read: _Reader) -> Message:
             message = Commit(commit_at, ends_at, _time(at))
         case "R":
             message = _relation(read)
-        case "I":
-            message = Insert(read.number(_WORD), tuple(_values(read)))
         case kind if ord(kind) in _OTHERS:
             return Other(kind)
         case kind:
@@ -106,18 +107,30 @@ def _relation(read: _Reader) -> Relation:
     return Relation(number, schema, table, tuple(columns))
 
 
-def _values(read: _Reader) -> Iterator[str | None]:
-    if (kind := read.number(_BYTE)) != ord("N"):
+def _insert(data: bytes) -> Insert:
+    """Spelled out: each event comes by here, with nearly thirty columns."""
+    relation, kind, count = _INSERT.unpack_from(data)
+    if kind != _NEW:
         raise MalformedChange(f"an insert without a new row, but with {chr(kind)!r}")
-    for _ in range(read.number(_SHORT)):
-        match chr(read.number(_BYTE)):
-            case "n":
-                yield None
-            case "t":
-                yield read.take(read.number(_WORD)).decode()
-            case kind_of_value:
-                # "u" is a large value that an update left as it was; an insert has all of its values.
-                raise MalformedChange(f"a value of the kind {kind_of_value!r} in an insert")
+    values: list[str | None] = []
+    at, size = _INSERT.size, len(data)
+    for _ in range(count):
+        kind = data[at]
+        at += 1
+        if kind == _NULL:
+            values.append(None)
+        elif kind == _TEXT:
+            end = at + 4 + int.from_bytes(data[at : at + 4])
+            if end > size:
+                raise MalformedChange(f"a value goes on to {end}, and {size} bytes are there")
+            values.append(data[at + 4 : end].decode())
+            at = end
+        else:
+            # "u" is a large value that an update left as it was; an insert has all of its values.
+            raise MalformedChange(f"a value of the kind {chr(kind)!r} in an insert")
+    if at != size:
+        raise MalformedChange(f"{size - at} bytes are behind an insert")
+    return Insert(relation, tuple(values))
 
 
 def _time(micros: int) -> datetime:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -90,9 +91,11 @@ class PostgresReading:
                     fix="give that reader and the tail a slot each",
                 ) from error
             raise
-        is_all = len(rows) < limit and sum(len(row[0]) for row in rows) < MOST_BYTES
+        if any(later[0] <= row[0] for row, later in pairwise(rows)):
+            raise MalformedChange("the changes came in another order than that of their commits")
+        is_all = len(rows) < limit and sum(len(row[1]) for row in rows) < MOST_BYTES
         request = ClaimRequest(owner, limit, timedelta(0), float("-inf"))
-        changes = [self._rows.change_of(decode(row[0]), request) for row in rows]
+        changes = [self._rows.change_of(decode(row[1]), request) for row in rows]
         return [change for change in changes if change is not None], is_all
 
     async def advance(self, place: int, mark: Mark | None) -> None:
@@ -125,14 +128,14 @@ class Rows:
 
     def change_of(self, message: Message, request: ClaimRequest) -> Change | None:
         match message:
+            case Insert(number, values):
+                return self._written(number, values, request)
             case Begin(commit_at, committed_at):
                 return Began(commit_at, committed_at)
             case Commit(_, ends_at, committed_at):
                 return Ended(ends_at, committed_at)
             case Relation(number, _, _, columns):
                 self._columns[number] = columns
-            case Insert(number, values):
-                return self._written(number, values, request)
         return None
 
     def _written(self, number: int, texts: Sequence[str | None], request: ClaimRequest) -> Wrote:
@@ -141,22 +144,21 @@ class Rows:
             raise MalformedChange(f"a row of {len(texts)} values of a table with {len(columns)} columns")
         values = dict(zip(columns, texts, strict=True))
         key = RowKey(values["event_id"] or "", values["handler_id"] or "")
-        is_captured = (
-            values["status"] == str(EventStatus.DONE.value)
-            and values["lease_epoch"] == "0"
-            and values["locked_by"] is None
-        )
-        return Wrote(key, self._row(key, values, request), is_captured, values, _available_at(values))
+        is_captured = values["status"] == _DONE and values["lease_epoch"] == "0" and values["locked_by"] is None
+        available_at = None if is_captured else _available_at(values)
+        return Wrote(key, self._row(key, values, request), is_captured, values, available_at)
 
     def _row(self, key: RowKey, values: Mapping[str, str | None], request: ClaimRequest) -> Claimed | Undecodable:
         try:
-            row = [*(_read(values[column.name], column.kind) for column in CLAIMED), 0, False, None]
+            row: list[Any] = [
+                text if (text := values[name]) is None or read is None else read(text) for name, read in _READERS
+            ]
         except (ValueError, KeyError) as error:
             cause = UndecodableRow(
                 f"the log has a row that cannot be read: {error}", fix="mend the row, then replay it"
             )
             return Undecodable(Lease(key, request.owner, 1, request.deadline), cause, self._order_key(key, values))
-        claimed = claimed_of(row, request, self._times, datetime.now(UTC))
+        claimed = claimed_of((*row, 0, False, None), request, self._times, datetime.now(UTC))
         return claimed if not self._ordered else replace(claimed, order_key=self._order_key(key, values))
 
     def _order_key(self, key: RowKey, values: Mapping[str, str | None]) -> OrderKey | None:
@@ -164,18 +166,28 @@ class Rows:
         return OrderKey(partition_of(name), name) if self._ordered else None
 
 
-def _read(text: str | None, kind: Kind) -> Any:
-    """A value as a claim would have it."""
-    if text is None:
-        return None
-    match kind:
-        case Kind.SMALL | Kind.NUMBER | Kind.LARGE:
-            return int(text)
-        case Kind.BYTES:
-            return bytes.fromhex(text.removeprefix("\\x"))
-        case Kind.INSTANT:
-            return datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
-    return text
+def _instant(text: str) -> datetime:
+    """In UTC without a zone, as a claim has it; this session writes it in UTC."""
+    if not text.endswith("+00"):
+        raise ValueError(f"{text!r} is no time in UTC")
+    return datetime.fromisoformat(text[:-3])
+
+
+def _bytes(text: str) -> bytes:
+    return bytes.fromhex(text.removeprefix("\\x"))
+
+
+_DONE: Final = str(EventStatus.DONE.value)
+
+#: How the text of each kind of column is read; other kinds are text.
+_BY_KIND: Final[Mapping[Kind, Callable[[str], Any]]] = {
+    **dict.fromkeys((Kind.SMALL, Kind.NUMBER, Kind.LARGE), int),
+    Kind.BYTES: _bytes,
+    Kind.INSTANT: _instant,
+}
+
+#: What a claim would have of a row, in order.
+_READERS: Final = tuple((column.name, _BY_KIND.get(column.kind)) for column in CLAIMED)
 
 
 def _available_at(values: Mapping[str, str | None]) -> datetime | None:
