@@ -50,6 +50,7 @@ MEASURES: Final = (
     Measure("postgres_memory", "PostgreSQL: memory while very many events wait", "bench.servers.memory"),
     Measure("postgres_idle", "PostgreSQL: an instance with nothing to do", "bench.servers.idle"),
     Measure("postgres_account", "PostgreSQL: what one event costs the server", "bench.servers.account"),
+    Measure("postgres_tail", "PostgreSQL: the tail of the log beside the poller", "bench.servers.tails"),
     Measure("postgres_session", "PostgreSQL: a SQLAlchemy session", "bench.servers.sessions", "on request"),
     Measure("postgres_effects", "PostgreSQL: transactional handlers beside two transactions", "bench.servers.effects"),
     Measure("mysql_write", "MariaDB: a business row and an event in one transaction", "bench.servers.writes"),

@@ -245,6 +245,11 @@ class PrivatePostgres(PrivateServer):
     name = "postgres"
     users = ("postgres",)
 
+    def __init__(self, **settings: str) -> None:
+        """`settings` of postgresql.conf: `wal_level="logical"`."""
+        super().__init__()
+        self._settings = settings
+
     @property
     def url(self) -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
@@ -260,6 +265,7 @@ class PrivatePostgres(PrivateServer):
                 f"listen_addresses = '127.0.0.1'\nunix_socket_directories = '{self.folder}'\nfsync = off\n"
                 "max_connections = 200\nshared_buffers = '64MB'\nmax_prepared_transactions = 10\n"
             )
+            settings.writelines(f"{name} = '{value}'\n" for name, value in self._settings.items())
 
     def _make(self) -> None:
         self._run(self._initdb, "-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")

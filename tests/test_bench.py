@@ -24,6 +24,7 @@ from bench.servers.places import Mysql, Place, Postgres
 from bench.sizes import QUICK
 from tests import redis_servers
 from tests.conftest import server
+from tests.servers import PrivatePostgres
 
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -187,7 +188,9 @@ SETTINGS = {"postgres": "fsync", "mysql": "innodb_flush_log_at_trx_commit", "red
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # on a machine with other work each of its many short rounds takes its time
 @pytest.mark.parametrize(
-    "measure", [each.name for each in taken(is_long=True) if each.server in SETTINGS], ids=lambda name: name
+    "measure",
+    [each.name for each in taken(is_long=True) if each.server in SETTINGS and each.name != "postgres_tail"],
+    ids=lambda name: name,
 )
 def test_a_quick_bench_of_a_server_has_figures(measure: str, tmp_path: Path) -> None:
     """Each measure checks its own work: a row that is missing or left over fails the run."""
@@ -207,6 +210,19 @@ def test_a_quick_bench_of_a_server_has_figures(measure: str, tmp_path: Path) -> 
         assert SETTINGS[kind] in record["facts"][kind]
         for text in (printed, json.dumps(record)):
             assert urlsplit(url).netloc not in text
+
+
+@pytest.mark.parametrize("level", ["logical", "replica"])
+def test_the_tail_is_measured_where_the_server_replicates_logically(
+    level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with PrivatePostgres(wal_level=level) as private:
+        monkeypatch.setenv(Postgres.variable, private.url)
+        printed = bench("--only", "postgres_tail", "--out", tmp_path)
+    record = saved(tmp_path)
+    assert record["failed"] == {}
+    assert len(record["results"]) == (2 if level == "logical" else 0)
+    assert ("POSTGRES_TAIL is left out: the server has wal_level = replica" in printed) == (level == "replica")
 
 
 def test_a_server_that_is_not_there_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

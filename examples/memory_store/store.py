@@ -32,7 +32,7 @@ class MemoryStore:
     requires_active_transaction = capabilities.needs_transaction
     where = "a dict"
     order = UNORDERED
-    diagnosis = membership = pauses = wakeups = sql_table = None
+    diagnosis = membership = pauses = wakeups = sql_table = replication = None
     warnings = ()
     is_ready = True
 

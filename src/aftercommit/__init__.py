@@ -51,8 +51,10 @@ if TYPE_CHECKING:
     from aftercommit.errors import OutboxError as OutboxError
     from aftercommit.errors import PayloadNotText as PayloadNotText
     from aftercommit.errors import PayloadTooLarge as PayloadTooLarge
+    from aftercommit.errors import ReplicationRefused as ReplicationRefused
     from aftercommit.errors import SchemaMismatch as SchemaMismatch
     from aftercommit.errors import SchemaMissing as SchemaMissing
+    from aftercommit.errors import SlotLost as SlotLost
     from aftercommit.errors import StoreBusy as StoreBusy
     from aftercommit.errors import StoreForbidden as StoreForbidden
     from aftercommit.errors import StoreFull as StoreFull
@@ -153,6 +155,9 @@ if TYPE_CHECKING:
     from aftercommit.runtime.in_flight import DefaultInFlightTracker as DefaultInFlightTracker
     from aftercommit.stores.detect import register_store as register_store
     from aftercommit.stores.scripts import schema_sql as schema_sql
+    from aftercommit.tail.aio import AsyncReplicationTail as AsyncReplicationTail
+    from aftercommit.tail.blocking import ReplicationTail as ReplicationTail
+    from aftercommit.tail.engine import Lag as Lag
 
 __version__ = "0.1.0"
 
@@ -171,9 +176,10 @@ _HOMES = {
         "InvalidHandler", "InvalidHeaders", "InvalidListener", "InvalidMessage", "InvalidName", "InvalidOption",
         "InvalidPayload", "InvalidPayloadType", "InvalidSchedule", "InvalidSignature", "LeaseLost",
         "MessageRefused", "MessageTooLarge", "MissingDriver", "NotAwaited", "NotInTransaction", "OutboxError",
-        "PayloadNotText", "PayloadTooLarge", "SchemaMismatch", "SchemaMissing", "StoreBusy", "StoreForbidden",
-        "StoreFull", "StoreReadOnly", "StoreUnavailable", "TransactionEnded", "UndecodablePayload",
-        "UndecodableRow", "UniqueKeyUnsupported", "UnknownStore", "UnroutableEvent", "UnsupportedTransaction",
+        "PayloadNotText", "PayloadTooLarge", "ReplicationRefused", "SchemaMismatch", "SchemaMissing",
+        "SlotLost", "StoreBusy", "StoreForbidden", "StoreFull", "StoreReadOnly", "StoreUnavailable",
+        "TransactionEnded", "UndecodablePayload", "UndecodableRow", "UniqueKeyUnsupported", "UnknownStore",
+        "UnroutableEvent", "UnsupportedTransaction",
     ),
     "events.claims": ("Claimed", "Lease", "PartitionHasher"),
     "events.classes": ("outbox_event",),
@@ -215,6 +221,9 @@ _HOMES = {
     "runtime.in_flight": ("DefaultInFlightTracker",),
     "stores.detect": ("register_store",),
     "stores.scripts": ("schema_sql",),
+    "tail.aio": ("AsyncReplicationTail",),
+    "tail.blocking": ("ReplicationTail",),
+    "tail.engine": ("Lag",),
 }  # fmt: skip
 _HOME_OF = {name: f"{__name__}.{module}" for module, names in _HOMES.items() for name in names}
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from datetime import timedelta
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from aftercommit.errors import InvalidOption, did_you_mean
 from aftercommit.events.codec import Serializer
@@ -36,9 +35,9 @@ from aftercommit.options import (
     PROVIDERS,
     REASONS,
     SERIALIZERS,
+    SLOT,
     SWITCH,
     SWITCH_OR_NONE,
-    Kind,
     Of,
     Option,
     Wiring,
@@ -46,22 +45,7 @@ from aftercommit.options import (
     having,
     or_none,
 )
-
-T = TypeVar("T")
-
-
-def _option(
-    default: T,
-    kind: Kind,
-    of: Of,
-    meaning: str,
-    *,
-    shown: str = "",
-    refused_by: tuple[Wiring, ...] = (),
-    default_in: Mapping[Wiring, T] = MappingProxyType({}),
-) -> T:
-    made: T = field(default=default, metadata={"option": Option(kind, of, meaning, shown, refused_by, default_in)})
-    return made
+from aftercommit.options import option as _option
 
 
 class OutboxOptions(TypedDict, total=False):
@@ -101,6 +85,7 @@ class OutboxOptions(TypedDict, total=False):
     table: str
     schema: str | None
     create_schema: bool | None
+    replication: str | None
     metrics: MetricsExporter
     tracing: Tracing | None
     interceptors: Sequence[EventInterceptor]
@@ -205,6 +190,9 @@ class OutboxConfig:
     create_schema: bool | None = _option(None, SWITCH_OR_NONE, Of.WRITING,
         "create and upgrade the tables on first use; else call `outbox.create_schema()`. "
         "`None`: as the store does by default", shown="`None` (SQLite: `True`)")
+    replication: str | None = _option(None, or_none(SLOT), Of.WRITING,
+        "the replication slot from which a `ReplicationTail` or Debezium reads what is written (PostgreSQL): "
+        "`create_schema()` makes it, and `health()` watches over it. [Reading the log](replication.md)")
     metrics: MetricsExporter = _option(MetricsExporter.NOOP,
         having("a `MetricsExporter`", "record_queue_depths"), Of.WRITING,
         "takes the counters and gauges: [monitoring](monitoring.md#metrics)", shown="`MetricsExporter.NOOP`")
@@ -257,7 +245,7 @@ class OutboxConfig:
         asked: dict[str, Any] = {"ordered": True, "on_dead": self.on_dead} if self.ordered else {}
         if self.serialize_keys:
             asked["serialize_keys"] = True
-        for name in ("header_codec", "create_schema", "delete_completed"):
+        for name in ("header_codec", "create_schema", "delete_completed", "replication"):
             if (given := getattr(self, name)) is not None:
                 asked[name] = given
         return {"table": self.table, "schema": self.schema, **asked}

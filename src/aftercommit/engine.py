@@ -9,7 +9,7 @@ from platform import node
 
 from aftercommit.assembly import Assembly
 from aftercommit.config import OutboxConfig
-from aftercommit.delivery.agenda import EVERYWHERE
+from aftercommit.delivery.agenda import EVERYWHERE, Agenda
 from aftercommit.delivery.outcomes import rule_of
 from aftercommit.delivery.pauses import PauseWatch
 from aftercommit.delivery.resources import Resources
@@ -23,7 +23,7 @@ from aftercommit.events.order import BlockedKey, Cluster, Instance
 from aftercommit.events.outcome import Ok, Raised
 from aftercommit.events.pauses import Pause
 from aftercommit.handlers.routing import Router
-from aftercommit.health import NOT_STARTED, Checkup, Health, Question
+from aftercommit.health import NOT_STARTED, Checkup, Health, Question, SlotWatch
 from aftercommit.ordering.collector import Collector
 from aftercommit.ordering.fleet import Fleet, cluster_of
 from aftercommit.ordering.keys import LookByKey, OrderedHotPath
@@ -79,7 +79,7 @@ class Engine(Assembly):
             look = LookByKey(runtime, store, agenda, self.ownership, config, owner=owner)
             self.hot_path: HotPathway = OrderedHotPath(
                 self.dispatcher,
-                agenda,
+                self._told_of_commits(),
                 router,
                 meter,
                 config,
@@ -91,7 +91,9 @@ class Engine(Assembly):
             )
         else:
             look = LookByTime(runtime, store, config, owner=owner)
-            self.hot_path = HotPathway(self.dispatcher, agenda, router, meter, config, self._announcer, owner=owner)
+            self.hot_path = HotPathway(
+                self.dispatcher, self._told_of_commits(), router, meter, config, self._announcer, owner=owner
+            )
         is_woken = config.ordered or self._listener is not None
         self.poller = OutboxPoller(
             runtime, look, self.dispatcher, self.delivery, agenda, settler, meter, config, is_woken=is_woken
@@ -105,6 +107,8 @@ class Engine(Assembly):
         self.purge = Purge(runtime, store.records, config)
         self.checkup = Checkup(self, runtime, store, self.poller, config)
         self._statistics = Question(runtime, "aftercommit-stats", self._stats)
+        replication = store.replication if config.replication is not None else None
+        self._slot_watch = None if replication is None else SlotWatch(runtime, replication)
         #: Only for an exporter. What it cannot find out says nothing of the health of the others.
         self.collector = Collector(runtime, store, meter, config, owner=owner) if meter.exports else None
         troubles = Troubles(runtime, is_outage=lambda error: store.outage(error) is not None)
@@ -135,9 +139,13 @@ class Engine(Assembly):
             return None, fleet, None
         coordinator, pauses = None if fleet is None else fleet.coordinator, self.delivery.pauses
         listener = WakeupListener(
-            self.runtime, wakeups, self.owner, self.meter, self.agenda, self.ownership, coordinator, pauses
+            self.runtime, wakeups, self.owner, self.meter, self._told_of_commits(), self.ownership, coordinator, pauses
         )
         return announcer, fleet, listener
+
+    def _told_of_commits(self) -> Agenda:
+        """Who hears of them: of this process's, and of others'."""
+        return self.agenda
 
     @property
     def _polls(self) -> bool:
@@ -221,6 +229,8 @@ class Engine(Assembly):
             services.append(self._pause_watch)
         if self._config.purge_retention is not None:
             services.append(self.purge)
+        if self._slot_watch is not None:
+            services.append(self._slot_watch)
         return services
 
     def _services(self) -> list[Service]:
@@ -239,6 +249,8 @@ class Engine(Assembly):
         await self.purge.stop(time.left())
         await self.poller.stop(time.left())
         await self._pause_watch.stop(time.left())
+        if self._slot_watch is not None:
+            await self._slot_watch.stop(time.left())
         await self.stop_delivering(self._config.drain_timeout)
         await self._resources.close()
         time = Countdown(self.runtime)
@@ -295,7 +307,10 @@ class Engine(Assembly):
 
     def health(self) -> Health:
         """What is known here; asks no database."""
-        return self.checkup.health(self._services(), has_started=self.has_started) if self.is_started else NOT_STARTED
+        if not self.is_started:
+            return NOT_STARTED
+        known = self.checkup.health(self._services(), has_started=self.has_started)
+        return known if self._slot_watch is None else self._slot_watch.seen(known)
 
     async def check_health(self, max_backlog_age: timedelta | None, timeout: float) -> Health:
         return await self.checkup.asked(self.health(), max_backlog_age=max_backlog_age, timeout=timeout)

@@ -13,6 +13,7 @@ OutboxError
 ├── CannotStart                                                                     the command line
 ├── StoreBusy, StoreUnavailable, StoreFull, StoreReadOnly, StoreForbidden,
 │   SchemaMissing, SchemaMismatch, UndecodableRow                                   the database
+├── ReplicationRefused, SlotLost                                                    the tail of the database's log
 ├── EffectsUnsupported, CommitRefused, LeaseLost, CommitUnknown                     transactional handlers
 ├── InvalidMessage, InvalidSignature, MessageTooLarge                               what came to an inbox
 ├── RetryAfterError, Discard, DeadLetter, Unavailable (in aftercommit.events.outcome)      raised by handlers
@@ -168,6 +169,14 @@ class ColourMismatch(OutboxError, TypeError, code="AC042"):
 
 class MissingDriver(OutboxError, ImportError, code="AC043"):
     """The library that speaks to this database is not installed."""
+
+
+class ReplicationRefused(OutboxError, RuntimeError, code="AC044"):
+    """The database cannot replicate the table as it is set up, or this user may not ask for it."""
+
+
+class SlotLost(OutboxError, RuntimeError, code="AC045"):
+    """The replication slot was dropped, or the server has thrown away what it had not read."""
 
 
 class InvalidMessage(OutboxError, ValueError, code="AC095"):

@@ -13,12 +13,19 @@ from aftercommit.events.claims import Backlog
 from aftercommit.events.outcome import Ok, Raised, Result
 from aftercommit.events.redact import error_text
 from aftercommit.polling.poller import OutboxPoller
-from aftercommit.ports import EventStore, Runtime, Task
-from aftercommit.service import LONGEST_PAUSE, Countdown, Service
+from aftercommit.ports import EventStore, Replication, Runtime, SlotState, Task
+from aftercommit.service import LONGEST_PAUSE, Countdown, Repeating, Service
 
 #: Seconds for which an answer of the store is good enough for the next who asks. Probes come every few seconds; should
 #: somebody ask without end, the store hears of it once a second.
 FRESH: Final = 1.0
+
+#: How often the slot is looked at by each process that writes for it or reads it.
+WATCHED: Final = timedelta(seconds=10)
+
+#: Bytes of its log that a server may keep for a slot that nobody reads, as after a deploy, and for one that is read.
+UNREAD: Final = 128 * 1024**2
+BEHIND: Final = 1024**3
 
 #: A loop that has failed so often is not out of step for a moment.
 _FAILS: Final = 3
@@ -178,6 +185,43 @@ class Checkup:
     async def stop(self, time: Countdown) -> None:
         for question in (self._ping, self._backlog):
             await question.stop(time.left())
+
+
+class SlotWatch(Repeating):
+    """Looks after the replication slot that the table is read by: a server keeps its log for one that nobody reads
+    until its disk is full."""
+
+    is_vital = False
+
+    def __init__(self, runtime: Runtime, replication: Replication) -> None:
+        super().__init__(runtime, "aftercommit-slot-watch", WATCHED)
+        self._replication = replication
+        self._problem: str | None = None
+        self.call()
+
+    async def work(self) -> None:
+        """One look."""
+        self._problem = self._problem_of(await self._replication.state())
+
+    def _problem_of(self, state: SlotState) -> str | None:
+        if (trouble := self._replication.trouble(state)) is not None:
+            return trouble.message
+        slot, kept = self._replication.slot, f"{state.kept / 1024**2:,.0f} MB"
+        if not state.is_capturing:
+            return f"rows are not born for the slot {slot}: its trigger is not there; call create_schema()"
+        if not state.is_read and state.kept > UNREAD:
+            return (
+                f"nobody reads the slot {slot}, and the server keeps {kept} of its log for it: start a tail, or drop it"
+            )
+        if state.kept > BEHIND:
+            return f"the reader of the slot {slot} is behind, and the server keeps {kept} of its log for it"
+        return None
+
+    def seen(self, known: Health) -> Health:
+        """With what was seen at the last look."""
+        if self._problem is None:
+            return known
+        return replace(known, is_healthy=False, problems=(*known.problems, self._problem))
 
 
 def _failing(service: Service) -> str:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from enum import Enum, Flag, auto
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from aftercommit.errors import InvalidOption
 from aftercommit.events.context import Providers
 from aftercommit.events.durations import duration
 from aftercommit.events.retry import RetryPolicy
 from aftercommit.events.retry_settings import policy_of
+
+T = TypeVar("T")
 
 
 class Wiring(Enum):
@@ -75,10 +78,28 @@ class Option(NamedTuple):
         return wiring in self.refused_by or (wiring is Wiring.WRITER_ONLY and Of.DELIVERY in self.of)
 
 
+def option(
+    default: T,
+    kind: Kind,
+    of: Of,
+    meaning: str,
+    *,
+    shown: str = "",
+    refused_by: tuple[Wiring, ...] = (),
+    default_in: Mapping[Wiring, T] = MappingProxyType({}),
+) -> T:
+    """A field of a dataclass that is an option."""
+    made: T = field(default=default, metadata={"option": Option(kind, of, meaning, shown, refused_by, default_in)})
+    return made
+
+
 # ---------------------------------------------------------------- kinds
 
 #: Short enough for the columns together with what makes it unique, and without the mark that stands between the two.
 _OWNER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,63}", re.ASCII)
+
+#: As PostgreSQL takes the name of a slot.
+_SLOT: Final = re.compile(r"[a-z0-9_]{1,63}", re.ASCII)
 
 
 def _wrong(name: str, value: object, fix: str) -> InvalidOption:
@@ -126,6 +147,12 @@ def _owner(name: str, value: object) -> object:
     return value
 
 
+def _slot(name: str, value: object) -> object:
+    if not isinstance(value, str) or not _SLOT.fullmatch(value):
+        raise _wrong(name, value, "use 1 to 63 of these: small letters, digits and underscores")
+    return value
+
+
 def _function(name: str, value: object) -> object:
     if not callable(value) or isinstance(value, type):
         raise _wrong(name, value, "pass a function, or an object that can be called")
@@ -170,6 +197,7 @@ ABOVE_ZERO: Final = Kind(
     "a duration above zero", lambda name, value: duration(value, name=name, positive=True), from_text=_seconds_in
 )
 OWNER: Final = Kind("up to 64 letters, digits and `. _ : @ -`", _owner)
+SLOT: Final = Kind("up to 63 small letters, digits and underscores", _slot)
 FUNCTION: Final = Kind("a function", _function, is_object=True, from_text=None)
 NAME: Final = Kind("letters, digits, underscores", _as_given)
 POLICY: Final = Kind(

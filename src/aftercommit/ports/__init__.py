@@ -9,6 +9,7 @@ from __future__ import annotations
 from aftercommit.ports.effects import Effect, Effects, HandlerTx
 from aftercommit.ports.pauses import Pauses
 from aftercommit.ports.records import Records
+from aftercommit.ports.replication import Mark, Reading, Replication, SlotState
 from aftercommit.ports.resources import Resource
 from aftercommit.ports.runtime import Colour, Monitor, Runtime, Task
 from aftercommit.ports.schema import SchemaStatus
@@ -34,14 +35,18 @@ __all__ = [
     "Effects",
     "EventStore",
     "HandlerTx",
+    "Mark",
     "Membership",
     "Monitor",
     "OpenTransaction",
     "Pauses",
+    "Reading",
     "Records",
+    "Replication",
     "Resource",
     "Runtime",
     "SchemaStatus",
+    "SlotState",
     "SqlNames",
     "SqlTable",
     "Task",

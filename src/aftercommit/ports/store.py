@@ -13,6 +13,7 @@ from aftercommit.events.findings import Finding, LeaseHolder, Waiting
 from aftercommit.events.order import FleetView, Heads, HeadsRequest, Instance, KeyClaimRequest, Order
 from aftercommit.ports.pauses import Pauses
 from aftercommit.ports.records import Records
+from aftercommit.ports.replication import Replication
 from aftercommit.ports.runtime import Colour
 from aftercommit.ports.schema import SchemaStatus
 from aftercommit.ports.sql_table import SqlTable
@@ -126,6 +127,11 @@ class EventStore(Protocol):
     @property
     def wakeups(self) -> Wakeups | None:
         """A way to wake other processes, a new one for each who asks; None where there is none."""
+
+    @property
+    def replication(self) -> Replication | None:
+        """The slot from which the rows of the table are read; None where there is none. Only asked where the option
+        `replication` was given."""
 
     @property
     def sql_table(self) -> SqlTable | None:

@@ -107,8 +107,20 @@ def register_store(scheme: str, open_store: OpenStore) -> None:
     _by_scheme[scheme.lower()] = open_store
 
 
-def open_store(target: Any, colour: Colour, **options: Any) -> EventStore:
+def open_store(target: Any, colour: Colour, *, replication: str | None = None, **options: Any) -> EventStore:
     """The store for a target, or the target itself if it is one."""
+    store = _opened(target, colour, options)
+    if replication is not None:
+        if not hasattr(store, "replicate"):
+            raise InvalidOption(
+                f"replication={replication!r} needs a log that can be read, and {store!r} has none",
+                fix="leave it out, or use PostgreSQL",
+            )
+        store.replicate(replication)
+    return store
+
+
+def _opened(target: Any, colour: Colour, options: dict[str, Any]) -> EventStore:
     if isinstance(target, str):
         return _from_url(target, colour, options)
     if hasattr(target, "claim") and hasattr(target, "settle"):

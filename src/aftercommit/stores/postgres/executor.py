@@ -119,6 +119,13 @@ class PostgresExecutor:
         """On a new connection that no pool counts."""
         return (await self._lender.apart()).listening()
 
+    async def apart(self) -> Link:
+        """A connection of its own for somebody who keeps its session, in no pool and in no transaction. Whoever asks
+        for it ends it."""
+        link = await self._lender.apart()
+        await link.is_ready()
+        return link
+
     def fault_of(self, error: Exception) -> Fault:
         return self._kind.fault_of(error)
 

@@ -13,6 +13,7 @@ from aftercommit.ports import Colour
 from aftercommit.stores.cockroachdb import dialect as cockroachdb
 from aftercommit.stores.postgres.dialect import ASYNCPG, PSYCOPG
 from aftercommit.stores.postgres.executor import PostgresExecutor
+from aftercommit.stores.postgres.replication import PostgresReplication
 from aftercommit.stores.postgres.wakeups import PostgresWakeups
 from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.store import SqlStore
@@ -43,6 +44,35 @@ class PostgresStore(SqlStore):
         super().__init__(executor, dialect, **options)
         executor.product = dialect.name
         self._listening: set[PostgresWakeups] = set()
+        self._creates = bool(options.get("create_schema"))
+        self._replication: PostgresReplication | None = None
+
+    def replicate(self, slot: str) -> None:
+        """From now on its rows are read from the log, by whoever reads this slot."""
+        if self.dialect.name != "PostgreSQL":
+            raise InvalidOption(f"{self.dialect.name} has no replication slots", fix="leave replication out")
+        self.replication = self._replication = PostgresReplication(
+            self.executor, self.dialect, self._sql, self.names, self.where, slot, ordered=self.order.ordered
+        )
+
+    async def open(self) -> None:
+        """What is made with the tables is made once: a slot that was dropped since is lost, and said to be."""
+        was_ready = self.is_ready
+        await super().open()
+        if self._replication is not None and self._creates and not was_ready:
+            state = await self._replication.state()
+            if not state.is_capturing:
+                await self._replication.create()
+
+    async def create_schema(self) -> None:
+        await super().create_schema()
+        if self._replication is not None:
+            await self._replication.create()
+
+    def schema_sql(self, from_version: int = 0, to_version: int | None = None) -> str:
+        script = super().schema_sql(from_version, to_version)
+        is_new = from_version == 0 and to_version != 0
+        return script + self._replication.script() if self._replication is not None and is_new else script
 
     @property
     def wakeups(self) -> PostgresWakeups | None:

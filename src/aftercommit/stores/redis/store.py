@@ -50,7 +50,7 @@ class RedisStore:
     Rows that are done are deleted, unless `delete_completed` is False: memory is dear.
     """
 
-    sql_table = None
+    sql_table = replication = None
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ from aftercommit.ports import (
     Membership,
     OpenTransaction,
     Records,
+    Replication,
     SchemaStatus,
     Tx,
     Wakeups,
@@ -56,6 +57,7 @@ class SqlStore:
     #: Whether `wakeups` gives something, where the database has a way.
     wakes_others = False
     warnings: Sequence[str] = ()
+    replication: Replication | None = None
 
     def __init__(
         self,

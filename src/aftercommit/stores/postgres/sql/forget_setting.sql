@@ -1,0 +1,2 @@
+-- Know it no more.
+DELETE FROM {schema_table} WHERE name = :name
