@@ -13,6 +13,7 @@ from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.names import shown
 from aftercommit.events.outcome import DeadLetter, Unavailable
 from aftercommit.events.redact import error_text
+from aftercommit.relays.headers import place_of
 from aftercommit.relays.message import Message
 from aftercommit.relays.relay import Relay
 
@@ -185,7 +186,7 @@ class RabbitMQ(Relay):
             return [self._judged(error, exchange)] * len(messages)
         finally:
             channel.users -= 1
-        return [answer.reason if isinstance(answer, _ChannelLost) else answer for answer in answers]
+        return [self._last(answer) if isinstance(answer, _ChannelLost) else answer for answer in answers]
 
     async def _publish_one(self, channel: ExchangeChannel, message: Message) -> Answer:
         try:
@@ -231,10 +232,18 @@ class RabbitMQ(Relay):
                 return _ChannelLost(dead)
             case exceptions.ChannelClosed() | exceptions.AMQPChannelError():
                 return _ChannelLost(_refused(f"{self.where}: {error_text(error)}", "see the log of the broker", error))
-            case exceptions.ChannelInvalidStateError() if not self.is_lost:
-                return _ChannelLost(_refused(f"{self.where} closed the channel", "see the log of the broker", error))
+            case exceptions.ChannelInvalidStateError() if not self.is_lost:  # closed for another message
+                away = Unavailable(self.where)
+                away.__cause__ = error
+                return _ChannelLost(away)
         is_loss = isinstance(error, exceptions.AMQPError | OSError | asyncio.TimeoutError | RuntimeError)
         return self._away(error) if is_loss else error
+
+    def _last(self, answer: _ChannelLost) -> BaseException:
+        """Of a message that was alone on its channel, and yet it was closed."""
+        if isinstance(answer.reason, Unavailable):
+            self.is_lost = True
+        return answer.reason
 
     def _away(self, error: BaseException) -> Unavailable:
         self.is_lost = True
@@ -296,5 +305,5 @@ def _name(given: Any, what: str) -> str:
 
 def _where(url: str) -> str:
     parts = urlsplit(url)
-    port = parts.port or (5671 if parts.scheme == "amqps" else 5672)
-    return f"RabbitMQ at {parts.hostname or 'localhost'}:{port}/{unquote(parts.path[1:])}"
+    place = place_of(url, 5671 if parts.scheme == "amqps" else 5672)
+    return f"RabbitMQ at {place}/{unquote(parts.path[1:])}"
