@@ -578,6 +578,18 @@ def test_only_events_for_the_same_destination_are_in_one_call_and_keys_keep_thei
     world.run(scenario)
 
 
+@pytest.mark.parametrize("destination", [lambda event: 1 / 0, lambda event: [event]])
+def test_a_destination_that_makes_no_sense_is_a_failed_attempt(world: World, destination: Any) -> None:
+    async def scenario() -> None:
+        calls, outbox = Calls(), world.outbox(retry_policy=Fixed("1h"))
+        outbox.handler("A", id="h", batch=10, destination=destination)(calls)
+        await put(outbox, range(3))
+        assert (await outbox.drain()).retried == 3
+        assert calls.made == []
+
+    world.run(scenario)
+
+
 class Told(EventInterceptor, MetricsExporter, Tracing):
     """Keeps what interceptors, exporters and tracings are told."""
 
