@@ -88,8 +88,11 @@ class ExchangeChannel:
                 channel = connection.channel(publisher_confirms=True, on_return_raises=True)
                 await channel
                 self._kept, under = channel, await channel.get_underlay_channel()
-                if self._kind is not None and self.exchange:
-                    await under.exchange_declare(self.exchange, exchange_type=self._kind, durable=True)
+                if self.exchange:
+                    # Asked before anything is sent: the broker closes the connection for what is still on its way to a
+                    # channel that it has closed.
+                    given = {"passive": True} if self._kind is None else {"exchange_type": self._kind, "durable": True}
+                    await under.exchange_declare(self.exchange, **given)
                 self._channel = under
             return self._channel
 
@@ -177,16 +180,26 @@ class RabbitMQ(Relay):
         channel.users += 1
         try:
             answers = await asyncio.gather(*[self._publish_one(channel, message) for message in messages])
-            # Nobody knows which of them the broker closed the channel for. Each is sent again for itself; those that
-            # it had stored by then come twice.
             unknown = [number for number, answer in enumerate(answers) if isinstance(answer, _ChannelLost)]
-            for number in unknown:
-                answers[number] = await self._publish_one(channel, messages[number])
+            if unknown:
+                await self._publish_alone(exchange, messages, answers, unknown)
         except Exception as error:
             return [self._judged(error, exchange)] * len(messages)
         finally:
             channel.users -= 1
         return [self._last(answer) if isinstance(answer, _ChannelLost) else answer for answer in answers]
+
+    async def _publish_alone(
+        self, exchange: str, messages: Sequence[Message], answers: list[Any], unknown: Sequence[int]
+    ) -> None:
+        """Nobody knows which of them, or of another call, the broker has closed the channel for. Each is sent again on
+        a channel that has nothing else on it; those that were stored by then come twice."""
+        alone = ExchangeChannel(exchange, self._declare)
+        try:
+            for number in unknown:
+                answers[number] = await self._publish_one(alone, messages[number])
+        finally:
+            await alone.close()
 
     async def _publish_one(self, channel: ExchangeChannel, message: Message) -> Answer:
         try:
@@ -209,7 +222,7 @@ class RabbitMQ(Relay):
                 if idle is not None:
                     del self._channels[idle.exchange]
                     await idle.close()
-            channel = self._channels[exchange] = ExchangeChannel(exchange, self._declare)
+            channel = self._channels.setdefault(exchange, ExchangeChannel(exchange, self._declare))
         return channel
 
     def _judged(self, error: Exception, exchange: str) -> BaseException:
