@@ -173,6 +173,7 @@ NAMES = [
     "UnroutableEvent",
     "UnsupportedTransaction",
     "WriterHook",
+    "WrongBatchResult",
     "any_event",
     "current_context",
     "outbox_event",

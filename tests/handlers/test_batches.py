@@ -34,10 +34,10 @@ from aftercommit import (
     RetryAfterError,
     Tracing,
     Unavailable,
+    WrongBatchResult,
     any_event,
     current_context,
 )
-from aftercommit.events.outcome import WrongBatchResult
 from aftercommit.testing.outbox_test import OutboxTest
 from tests.handlers.kit import Colouring, Deliberate, OrderPlaced, declare, drain_all, due_now, rows, write
 from tests.ordered.kit import make_ordered
