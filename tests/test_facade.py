@@ -55,6 +55,7 @@ NAMES = [
     "AsyncOutboxWriter",
     "AsyncTransaction",
     "BatchResult",
+    "BrokenRelay",
     "BlockedKey",
     "CannotStart",
     "Claimed",
@@ -117,6 +118,7 @@ NAMES = [
     "Linear",
     "ListenerRegistry",
     "MetricsExporter",
+    "MessageRefused",
     "MissingDriver",
     "MsgpackSerializer",
     "MultiListenerRegistry",
@@ -187,7 +189,19 @@ NAMES = [
 ]
 
 METHODS = {
-    *("begin", "close", "create_schema", "drain", "poll", "purge", "register", "start", "stats", "transaction"),
+    *(
+        "begin",
+        "close",
+        "create_schema",
+        "drain",
+        "poll",
+        "purge",
+        "register",
+        "relay",
+        "start",
+        "stats",
+        "transaction",
+    ),
     *("check_health", "dead", "health", "is_started", "multi_node", "single_node", "write", "write_all", "writer_only"),
     *("pause", "paused", "resume", "schema_sql", "schema_status"),
     *("cancel", "cluster", "configured", "diagnose", "ordered", "owner_id", "pending", "records", "replay_done"),
@@ -264,6 +278,7 @@ def test_what_waits_is_awaited_and_the_rest_is_plain_in_both() -> None:
         "fallback",
         "handler",
         "include",
+        "relay",
         "subscribe",
         "upcast",
     }

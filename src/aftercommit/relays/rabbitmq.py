@@ -13,6 +13,7 @@ from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.names import shown
 from aftercommit.events.outcome import DeadLetter, Unavailable
 from aftercommit.events.redact import error_text
+from aftercommit.relays.headers import place_of
 from aftercommit.relays.message import Message
 from aftercommit.relays.relay import Relay
 
@@ -87,8 +88,11 @@ class ExchangeChannel:
                 channel = connection.channel(publisher_confirms=True, on_return_raises=True)
                 await channel
                 self._kept, under = channel, await channel.get_underlay_channel()
-                if self._kind is not None and self.exchange:
-                    await under.exchange_declare(self.exchange, exchange_type=self._kind, durable=True)
+                if self.exchange:
+                    # Asked before anything is sent: the broker closes the connection for what is still on its way to a
+                    # channel that it has closed.
+                    given = {"passive": True} if self._kind is None else {"exchange_type": self._kind, "durable": True}
+                    await under.exchange_declare(self.exchange, **given)
                 self._channel = under
             return self._channel
 
@@ -176,16 +180,26 @@ class RabbitMQ(Relay):
         channel.users += 1
         try:
             answers = await asyncio.gather(*[self._publish_one(channel, message) for message in messages])
-            # Nobody knows which of them the broker closed the channel for. Each is sent again for itself; those that
-            # it had stored by then come twice.
             unknown = [number for number, answer in enumerate(answers) if isinstance(answer, _ChannelLost)]
-            for number in unknown:
-                answers[number] = await self._publish_one(channel, messages[number])
+            if unknown:
+                await self._publish_alone(exchange, messages, answers, unknown)
         except Exception as error:
             return [self._judged(error, exchange)] * len(messages)
         finally:
             channel.users -= 1
-        return [answer.reason if isinstance(answer, _ChannelLost) else answer for answer in answers]
+        return [self._last(answer) if isinstance(answer, _ChannelLost) else answer for answer in answers]
+
+    async def _publish_alone(
+        self, exchange: str, messages: Sequence[Message], answers: list[Any], unknown: Sequence[int]
+    ) -> None:
+        """Nobody knows which of them, or of another call, the broker has closed the channel for. Each is sent again on
+        a channel that has nothing else on it; those that were stored by then come twice."""
+        alone = ExchangeChannel(exchange, self._declare)
+        try:
+            for number in unknown:
+                answers[number] = await self._publish_one(alone, messages[number])
+        finally:
+            await alone.close()
 
     async def _publish_one(self, channel: ExchangeChannel, message: Message) -> Answer:
         try:
@@ -208,7 +222,7 @@ class RabbitMQ(Relay):
                 if idle is not None:
                     del self._channels[idle.exchange]
                     await idle.close()
-            channel = self._channels[exchange] = ExchangeChannel(exchange, self._declare)
+            channel = self._channels.setdefault(exchange, ExchangeChannel(exchange, self._declare))
         return channel
 
     def _judged(self, error: Exception, exchange: str) -> BaseException:
@@ -231,10 +245,18 @@ class RabbitMQ(Relay):
                 return _ChannelLost(dead)
             case exceptions.ChannelClosed() | exceptions.AMQPChannelError():
                 return _ChannelLost(_refused(f"{self.where}: {error_text(error)}", "see the log of the broker", error))
-            case exceptions.ChannelInvalidStateError() if not self.is_lost:
-                return _ChannelLost(_refused(f"{self.where} closed the channel", "see the log of the broker", error))
+            case exceptions.ChannelInvalidStateError() if not self.is_lost:  # closed for another message
+                away = Unavailable(self.where)
+                away.__cause__ = error
+                return _ChannelLost(away)
         is_loss = isinstance(error, exceptions.AMQPError | OSError | asyncio.TimeoutError | RuntimeError)
         return self._away(error) if is_loss else error
+
+    def _last(self, answer: _ChannelLost) -> BaseException:
+        """Of a message that was alone on its channel, and yet it was closed."""
+        if isinstance(answer.reason, Unavailable):
+            self.is_lost = True
+        return answer.reason
 
     def _away(self, error: BaseException) -> Unavailable:
         self.is_lost = True
@@ -296,5 +318,5 @@ def _name(given: Any, what: str) -> str:
 
 def _where(url: str) -> str:
     parts = urlsplit(url)
-    port = parts.port or (5671 if parts.scheme == "amqps" else 5672)
-    return f"RabbitMQ at {parts.hostname or 'localhost'}:{port}/{unquote(parts.path[1:])}"
+    place = place_of(url, 5671 if parts.scheme == "amqps" else 5672)
+    return f"RabbitMQ at {place}/{unquote(parts.path[1:])}"
