@@ -287,7 +287,7 @@ class Engine(Assembly):
             held=len(self.held),
             unsettled=self.settler.unsettled,
             counters=self.meter.counts(),
-            unroutable=self.delivery.unroutable(),
+            unroutable=self.delivery.strangers.counts(),
             unavailable=self.delivery.chain.circuits.open(),
             blocked=tuple(await self._blocked()),
             paused=() if self._store.pauses is None else tuple(await self._store.pauses.all()),

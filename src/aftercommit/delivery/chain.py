@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -28,13 +28,13 @@ from aftercommit.delivery.outcomes import (
 )
 from aftercommit.delivery.pauses import KnownPauses
 from aftercommit.delivery.said import facts_of, log_failure, told
+from aftercommit.delivery.strangers import Strangers
 from aftercommit.delivery.tracking import LATER, Tracked
 from aftercommit.errors import CommitUnknown, HandlerTimeout, LeaseLost, UndecodablePayload, UnroutableEvent
-from aftercommit.events.claims import Claimed, RowKey
+from aftercommit.events.claims import Claimed
 from aftercommit.events.context import StoredError
 from aftercommit.events.log import Log
 from aftercommit.events.measures import ANY_HANDLER, DeliveryResult, delivered, result_of
-from aftercommit.events.names import route_name
 from aftercommit.events.outcome import (
     COMMITTED,
     DONE,
@@ -61,9 +61,6 @@ from aftercommit.ports import Runtime
 
 log = Log("aftercommit.delivery")
 
-#: Enough rows that nobody here can handle to see that something is wrong; the rest is not counted.
-_COUNTED_AT_MOST: Final = 1000
-
 #: All steps of one event at one handler.
 Run: TypeAlias = "Callable[[Claimed, Route], Coroutine[Any, Any, Outcome]]"
 
@@ -79,8 +76,7 @@ class Delivery:
         self.pauses = KnownPauses(runtime)
         self._meter, self._clock, self._lock_timeout = meter, runtime.clock, config.lock_timeout
         self._grace, self.max_abandoned = config.unroutable_grace, config.max_abandoned
-        self._lock = runtime.lock()
-        self._unroutable: dict[str, set[RowKey]] = {}
+        self.strangers = Strangers(runtime)
         #: What is to be written of one event. A tracker is asked before each.
         self.deliver: Callable[[Claimed], Coroutine[Any, Any, Outcome]] = self._deliver
         self.tracked: Tracked | None = None
@@ -149,25 +145,12 @@ class Delivery:
         return combine(outcomes, done)
 
     def unknown(self, claimed: Claimed, error: UnroutableEvent) -> Outcome:
-        """Nobody in this process can handle it. The first of its kind is said aloud, and all are counted."""
+        """Nobody in this process can handle it."""
         outcome = decide_unroutable(age=claimed.age, grace=self._grace, again=LATER, error=error)
         self.tell(claimed, "", "dead" if isinstance(outcome, Dead) else "unroutable")
         if isinstance(outcome, Defer):
-            event, key = claimed.event, claimed.lease.key
-            name = key.handler_id or route_name(event.aggregate_type, event.event_type)
-            with self._lock:
-                is_new = name not in self._unroutable
-                rows = self._unroutable.setdefault(name, set())
-                if len(rows) < _COUNTED_AT_MOST:
-                    rows.add(key)
-            if is_new:
-                log.warning("rows wait for %s, which this process does not have: %s", name, error)
+            self.strangers.met(claimed, error)
         return outcome
-
-    def unroutable(self) -> dict[str, int]:
-        """How many rows were met that nobody here can handle, by the handler or route that they wait for."""
-        with self._lock:
-            return {name: len(rows) for name, rows in self._unroutable.items()}
 
     def has_fallback(self, claimed: Claimed) -> bool:
         """Whether somebody would take this event after its handlers."""

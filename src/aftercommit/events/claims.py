@@ -127,6 +127,11 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     floor: object = None
 
 
+def refuse_nobody(owner: str) -> None:
+    if not owner:
+        raise InvalidOption("a claim has no owner, so it would lease rows to nobody", fix="pass the owner's id")
+
+
 class Claim(msgspec.Struct, frozen=True):
     """What a claim took, in order of position, and what it saw on the way."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -32,8 +33,9 @@ class HasSavepoints:
     #: The transaction that it is a block of, where the user has said so.
     _within: Any = None
 
+    @abstractmethod
     def is_here(self) -> bool:
-        raise NotImplementedError
+        """Open, and opened by the thread or task that asks."""
 
     def savepoint(self, name: str | None = None) -> Self:
         """A block in this transaction, called so in the database: at its end it becomes a part of what is around it; an

@@ -8,8 +8,8 @@ from datetime import timedelta
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from aftercommit.errors import InvalidOption, OutboxError
-from aftercommit.events.claims import Claim, ClaimRequest, Inserted, Lease, NewEvent, RowKey, Settlement
+from aftercommit.errors import OutboxError
+from aftercommit.events.claims import Claim, ClaimRequest, Inserted, Lease, NewEvent, RowKey, Settlement, refuse_nobody
 from aftercommit.events.headers import HeaderCodec, headers_by
 from aftercommit.events.order import Heads, HeadsRequest, KeyClaimRequest, Order
 from aftercommit.ports import (
@@ -79,8 +79,7 @@ class SqlStore:
     ) -> None:
         if header_codec is not None:
             dialect = replace(dialect, times=dialect.times._replace(headers=headers_by(header_codec)))
-        self.executor, self.colour = executor, executor.colour
-        self.dialect = dialect
+        self.executor, self.colour, self.dialect = executor, executor.colour, dialect
         #: The database as people may read of it: no login, no secrets.
         self.where = where
         self.names = TableNames(table, schema, dialect.quotes)
@@ -217,7 +216,7 @@ class SqlStore:
             await tx.execute_many(statement.sql, list(map(statement.values, rows)))
 
     async def claim(self, request: ClaimRequest) -> Claim:
-        _refuse_nobody(request.owner)
+        refuse_nobody(request.owner)
         rows, next_due = await self._explained(self._changes.claim(request, self._claim_values(request)))
         floor = None
         if len(rows) >= request.limit:
@@ -252,7 +251,7 @@ class SqlStore:
         return Heads(heads, heads[-1].key if len(heads) >= request.limit else None)
 
     async def claim_keys(self, request: KeyClaimRequest) -> Claim:
-        _refuse_nobody(request.owner)
+        refuse_nobody(request.owner)
         if not request.keys:
             return Claim(())
         values = {
@@ -319,8 +318,3 @@ class SqlStore:
         self.executor.abandon()
         if self._heartbeats is not self.executor:
             self._heartbeats.abandon()
-
-
-def _refuse_nobody(owner: str) -> None:
-    if not owner:
-        raise InvalidOption("a claim has no owner, so it would lease rows to nobody", fix="pass the owner's id")
