@@ -592,8 +592,9 @@ def test_a_database_that_is_away_when_a_handler_begins_costs_no_attempt(private_
             await until_true(outbox, lambda: "NoneType" in errors)
             await until_counted(outbox, "dispatch_success", 1)
         assert errors[0] == "Unavailable"
-        del place.world.__dict__["somebody"]
+        del place.world.__dict__["somebody"]  # whose connection has gone
         assert place.effects() == [1]
         assert [row["attempts"] for row in place.world.rows()] == [0]
+        place.world.somebody.close()
 
     place.run(scenario)
