@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from aftercommit.relays.amqp import Route as Route
     from aftercommit.relays.message import Message as Message
     from aftercommit.relays.message import Outgoing as Outgoing
     from aftercommit.relays.nats import Nats as Nats
     from aftercommit.relays.rabbitmq import RabbitMQ as RabbitMQ
-    from aftercommit.relays.rabbitmq import Route as Route
     from aftercommit.relays.redis_streams import RedisStreams as RedisStreams
     from aftercommit.relays.relay import Relay as Relay
 
@@ -23,7 +23,9 @@ def __getattr__(name: str) -> Any:
         from aftercommit.relays import message as module  # noqa: PLC0415
     elif name == "Relay":
         from aftercommit.relays import relay as module  # noqa: PLC0415
-    elif name in ("RabbitMQ", "Route"):
+    elif name == "Route":
+        from aftercommit.relays import amqp as module  # noqa: PLC0415
+    elif name == "RabbitMQ":
         from aftercommit.relays import rabbitmq as module  # noqa: PLC0415
     elif name == "Nats":
         from aftercommit.relays import nats as module  # noqa: PLC0415
