@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from aftercommit.relays.amqp import Route as Route
     from aftercommit.relays.aws.sns import Sns as Sns
     from aftercommit.relays.aws.sqs import Sqs as Sqs
     from aftercommit.relays.kafka.relay import Kafka as Kafka
@@ -12,47 +14,30 @@ if TYPE_CHECKING:
     from aftercommit.relays.message import Outgoing as Outgoing
     from aftercommit.relays.nats import Nats as Nats
     from aftercommit.relays.rabbitmq import RabbitMQ as RabbitMQ
-    from aftercommit.relays.rabbitmq import Route as Route
     from aftercommit.relays.redis_streams import RedisStreams as RedisStreams
     from aftercommit.relays.relay import Relay as Relay
     from aftercommit.relays.webhooks.relay import Webhook as Webhook
 
-__all__ = [
-    "Kafka",
-    "Message",
-    "Nats",
-    "Outgoing",
-    "RabbitMQ",
-    "RedisStreams",
-    "Relay",
-    "Route",
-    "Sns",
-    "Sqs",
-    "Webhook",
-]
+#: Where each name is at home. A module is loaded with its first name, and needs the library of its broker alone.
+_HOMES = {
+    "Kafka": "kafka.relay",
+    "Message": "message",
+    "Nats": "nats",
+    "Outgoing": "message",
+    "RabbitMQ": "rabbitmq",
+    "RedisStreams": "redis_streams",
+    "Relay": "relay",
+    "Route": "amqp",
+    "Sns": "aws.sns",
+    "Sqs": "aws.sqs",
+    "Webhook": "webhooks.relay",
+}
+
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    """Each loads the library of its broker, which nobody needs for another one."""
-    module: Any
-    if name in ("Message", "Outgoing"):
-        from aftercommit.relays import message as module  # noqa: PLC0415
-    elif name == "Relay":
-        from aftercommit.relays import relay as module  # noqa: PLC0415
-    elif name == "Kafka":
-        from aftercommit.relays.kafka import relay as module  # noqa: PLC0415
-    elif name in ("RabbitMQ", "Route"):
-        from aftercommit.relays import rabbitmq as module  # noqa: PLC0415
-    elif name == "Nats":
-        from aftercommit.relays import nats as module  # noqa: PLC0415
-    elif name == "RedisStreams":
-        from aftercommit.relays import redis_streams as module  # noqa: PLC0415
-    elif name == "Sns":
-        from aftercommit.relays.aws import sns as module  # noqa: PLC0415
-    elif name == "Sqs":
-        from aftercommit.relays.aws import sqs as module  # noqa: PLC0415
-    elif name == "Webhook":
-        from aftercommit.relays.webhooks import relay as module  # noqa: PLC0415
-    else:
+    home = _HOMES.get(name)
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(module, name)
+    return getattr(import_module(f"{__name__}.{home}"), name)
