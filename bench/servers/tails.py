@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from aftercommit import Outbox, ReplicationTail
+from aftercommit import EventEnvelope, Outbox, ReplicationTail
 from bench import hand
 from bench.handlers import handle
 from bench.results import Line, compared
@@ -16,6 +16,9 @@ from bench.sizes import Sizes
 
 #: Slots belong to a whole server.
 _SLOT: Final = "aftercommit_bench"
+
+#: Events of one transaction of the backlog.
+_TOGETHER: Final = 50
 
 
 def postgres_tail(sizes: Sizes, workshop: Path) -> list[Line]:
@@ -57,8 +60,22 @@ def postgres_tail(sizes: Sizes, workshop: Path) -> list[Line]:
     ]
 
 
+def _fill(place: Place, rows: int) -> None:
+    """In transactions, as programs write; the log has them one after the other."""
+    place.clear()
+    writer = Outbox.writer_only(place.url)
+    for start in range(0, rows, _TOGETHER):
+        with writer.transaction():
+            writer.write_all(
+                EventEnvelope("OrderPlaced", payload_json=hand.text(number))
+                for number in range(start, min(start + _TOGETHER, rows))
+            )
+    writer.close()
+    place.tidy()
+
+
 def _polled(place: Place, rows: int, _: Path) -> Sample:
-    place.fill(rows)
+    _fill(place, rows)
     outbox = Outbox(place.url).register("OrderPlaced", handle)
     with Stopwatch() as watch:
         outbox.start()
@@ -72,7 +89,7 @@ def _tailed(place: Place, rows: int, _: Path) -> Sample:
     tail = ReplicationTail(place.url, slot=_SLOT).register("OrderPlaced", handle)
     tail.create_schema()
     try:
-        place.fill(rows)
+        _fill(place, rows)
         with Stopwatch() as watch:
             tail.start()
             delivered = tail.drain().delivered

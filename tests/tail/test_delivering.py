@@ -210,3 +210,40 @@ def test_what_a_session_of_sqlalchemy_writes_comes_from_the_log_too(tail_world: 
         assert tail_world.rows(UNTOUCHED)[0][0] == 1
 
     tail_world.run(scenario)
+
+
+def test_what_another_outbox_delivers_from_memory_is_left_to_it(tail_world: TailWorld) -> None:
+    """It is born leased, so a table may have both: while a fleet changes over, say."""
+    seen = Collector()
+
+    async def scenario() -> None:
+        tail, other = tail_world.tail(), tail_world.outbox()
+        tail.handler("Happened", id="h")(lambda event: seen.add(("tail", event.payload_json)))
+        other.handler("Happened", id="h")(lambda event: seen.add(("other", event.payload_json)))
+        async with tail, other:
+            await write(other, 1)
+            await seen.reach(1)
+            await write(tail_world.writer(), 2)
+            await seen.reach(2)
+            await tail.drain("20s")
+        assert seen == [("other", "1"), ("tail", "2")]
+
+    tail_world.run(scenario)
+
+
+def test_what_a_tail_writes_itself_comes_from_the_log_at_once(tail_world: TailWorld) -> None:
+    seen = Collector()
+
+    async def scenario() -> None:
+        tail = tail_world.tail(interval=SELDOM)
+        tail.handler("First", id="first")(lambda event: seen.add(event.event_type))
+        tail.handler("Second", id="second")(lambda event: seen.add(event.event_type))
+        async with tail:
+            await write(tail, 1, kind="First")  # of this process, which nobody else wakes
+            await seen.reach(1)
+            await write(tail, 1, kind="Second")
+            await seen.reach(2)
+        assert seen == ["First", "Second"]
+        assert tail_world.rows(UNTOUCHED)[0][0] == 2
+
+    tail_world.run(scenario)

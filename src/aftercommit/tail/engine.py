@@ -17,7 +17,8 @@ from aftercommit.ports import EventStore, Replication, Runtime
 from aftercommit.service import ENDS_WITHIN, Service
 from aftercommit.tail.captured import CapturedStore
 from aftercommit.tail.giving import Giving
-from aftercommit.tail.reader import NewsOfCommits, TailReader
+from aftercommit.tail.news import NewsOfCommits
+from aftercommit.tail.reader import TailReader
 
 #: Seconds between two looks whether the log has been read to a certain place.
 _LOOKS: Final = 0.02
@@ -76,7 +77,7 @@ class TailEngine(Engine):
             lock_timeout=config.lock_timeout,
         )
         self.reader.troubles = self.poller.troubles
-        self._listens().reader = self.reader
+        self._listens().call = self.reader.call
 
     def _settled(self) -> None:
         self.reader.settled()

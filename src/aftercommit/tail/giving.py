@@ -64,6 +64,10 @@ class Giving:
         """Whether more may be read."""
         return len(self._waiting) < WAITING
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._waiting
+
     def add(self, entries: Sequence[Entry]) -> None:
         self._waiting += entries
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
-from aftercommit.delivery.agenda import EVERYWHERE, Agenda, Place
+from aftercommit.delivery.agenda import EVERYWHERE, Agenda
 from aftercommit.delivery.leases import Held
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.log import Log
-from aftercommit.events.order import OrderKey
 from aftercommit.handlers.routing import Router
 from aftercommit.ports import Mark, Reading, Replication, Runtime
 from aftercommit.ports.replication import Wrote
@@ -23,6 +21,9 @@ log = Log("aftercommit.tail")
 
 #: Changes of one peek, which begins at what is not confirmed each time: of a large transaction few pieces are better.
 BATCH: Final = 10_000
+
+#: Changes that are read and not confirmed, over which a look for more has to go again.
+CHEAP: Final = 1000
 
 #: How far ahead of itself a tail says what it may begin. After a crash so many events are looked at with suspicion.
 AHEAD: Final = 500
@@ -193,6 +194,8 @@ class TailReader(Service):
         end = await reading.end()
         if progress is None or (end <= self._read_to and not self._has_more):
             return False
+        if not self._has_more and progress.skip > CHEAP and not self._giving.is_empty:
+            return False  # of what is written meanwhile there is no hurry to know
         changes, is_all = await reading.peek(progress.skip, BATCH, self._owner)
         before = len(self._unsorted)
         for change in changes:
@@ -290,26 +293,6 @@ class TailReader(Service):
         finally:
             self._store.progress, self._mark = None, None
             await _left(reading)
-
-
-class NewsOfCommits(Agenda):
-    """What is told of commits leads to the log, and to the table only if it was not about the log."""
-
-    reader: TailReader | None = None
-
-    def add(self, place: Place, after: float = 0.0) -> bool:
-        self._call()
-        return True
-
-    def expect(self, event_ids: Iterable[str], keys: Iterable[OrderKey] = ()) -> None:
-        self._call()
-
-    def look_for_expected(self, after: float) -> None:
-        self._call()
-
-    def _call(self) -> None:
-        if self.reader is not None:
-            self.reader.call()
 
 
 async def _left(reading: Reading) -> None:
