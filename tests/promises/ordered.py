@@ -66,6 +66,8 @@ class OrderedFleet:
         self.journal = fleet.journal
         self.on_dead = on_dead
         self.times = TIMES
+        #: What an instance runs.
+        self.module = "instance"
         self.members: list[Member] = []
         self._watcher = self._made(ordered=True, on_dead=on_dead)
         self._ice = fleet.folder / "ice"
@@ -94,7 +96,7 @@ class OrderedFleet:
         options = {**self.times, **order, **spec.pop("options", {})}
         plain = {"handler": "both", "gate": None, "failures": 0.0, "obeys": False, "slow": 0.0}
         given = {**self.fleet.place(runtime), **plain, **spec, "options": options}
-        return self.fleet.process("instance", given, **(birth or {}))
+        return self.fleet.process(self.module, given, **(birth or {}))
 
     def join(self, runtime: str = "threads", **spec: Any) -> Member:
         process = self.process(runtime, **spec)
