@@ -27,7 +27,7 @@ class RelayTorture(Torture):
 
     def __init__(self, fleet: OrderedFleet, broker: Broker | KafkaBroker, *, keys: int, seed: int) -> None:
         super().__init__(fleet, keys=keys, seed=seed)
-        fleet.module = "relaying"
+        fleet.module, fleet.start = "relaying", "start_at_last"
         self.broker = broker
         self.spec = {**self.spec, "failures": 0.0, "relay": {**broker.relay(), "batch": BATCH}}
         self._hurt: list[int] = []
