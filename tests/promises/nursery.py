@@ -23,7 +23,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
-#: What its children run: each has a `main(argument)`.
+#: What its children run: each has a `main(argument)`. Others are imported when the first child needs them.
 MODULES = [f"tests.promises.{name}" for name in ("worker", "instance", "storm", "walk", "forking")]
 
 #: What they would import themselves, when they are told of their database.
@@ -119,9 +119,7 @@ class Children:
 
 def main(descriptor: int) -> None:
     for module in (*MODULES, *STORES):
-        import_module(module)
-    # No child looks for garbage among what it was born with: it would write to all of it, and so copy all of it.
-    gc.freeze()
+        learn(module)
     children = Children()
     with socket.socket(fileno=descriptor) as there:
         while True:
@@ -131,6 +129,7 @@ def main(descriptor: int) -> None:
             request = json.loads(message)
             match request.pop("do"):
                 case "bear":
+                    learn(request["module"])
                     if not (pid := os.fork()):
                         break
                     answer: object = children.born(pid)
@@ -164,6 +163,13 @@ def live_and_end(request: dict[str, Any], descriptors: list[int]) -> None:
     atexit._run_exitfuncs()
     sys.stdout.flush()
     os._exit(status)
+
+
+def learn(module: str) -> None:
+    """No child looks for garbage among what it was born with: it would write to all of it, and so copy all of it."""
+    if module not in sys.modules:
+        import_module(module)
+        gc.freeze()
 
 
 def live(request: dict[str, Any], descriptors: list[int]) -> None:

@@ -25,6 +25,8 @@ PREFIX: Final = "cloudEvents_"
 #: Bytes of a name in AMQP.
 _LONGEST_NAME: Final = 255
 
+_SHORTER: Final = "make it shorter by message=, then replay the event"
+
 #: Headers that mean something to RabbitMQ: it would send the message elsewhere as well, or close the channel.
 _COMMANDS: Final = frozenset({"CC", "BCC"})
 
@@ -112,16 +114,19 @@ def refuse_unsendable(message: Message) -> None:
     size = 0
     for name, value in message.headers.items():
         if name in _COMMANDS:
-            raise DeadLetter(f"the header {name} is a command to RabbitMQ: rename it")
+            raise DeadLetter(f"the header {name} is a command to RabbitMQ", fix="rename it")
         if len(name.encode()) > _LONGEST_NAME:
             raise DeadLetter(
-                f"the header name {name[:40]}… is longer than {_LONGEST_NAME} bytes, which AMQP cannot carry"
+                f"the header name {name[:40]}… is longer than {_LONGEST_NAME} bytes, which AMQP cannot carry",
+                fix=_SHORTER,
             )
         size += len(name.encode()) + len(value.encode())
     if size > 100_000:
-        raise DeadLetter(f"the headers have {size} bytes, and a frame of AMQP has room for 131,072 in all")
+        raise DeadLetter(
+            f"the headers have {size} bytes, and a frame of AMQP has room for 131,072 in all", fix=_SHORTER
+        )
     if len(message.content_type.encode()) > _LONGEST_NAME:
-        raise DeadLetter("the content type is longer than 255 bytes, which AMQP cannot carry")
+        raise DeadLetter("the content type is longer than 255 bytes, which AMQP cannot carry", fix=_SHORTER)
 
 
 def amqp_name(given: Any, what: str) -> str:

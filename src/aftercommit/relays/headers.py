@@ -31,7 +31,7 @@ def header_value(value: str) -> str:
 def checked_name(name: str) -> str:
     """Nobody would read an encoded name, so one that is no name in HTTP is refused."""
     if not _NAME.fullmatch(name):
-        raise DeadLetter(f"the header name {shown(name)} has characters that a header cannot carry: rename it")
+        raise DeadLetter(f"the header name {shown(name)} has characters that a header cannot carry", fix="rename it")
     return name
 
 

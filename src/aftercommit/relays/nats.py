@@ -36,6 +36,7 @@ _SUBJECT: Final = re.compile(r"[^\s*>.]+(?:\.[^\s*>.]+)*")
 
 #: The server's numbers of what is wrong with a message for ever, and of a server that has no room.
 _TOO_LARGE: Final = 10054
+_SMALLER: Final = "raise max_payload or max_msg_size there, or send less by message="
 _NO_ROOM: Final = frozenset({10023, 10028, 10047, 10077, 10122})
 
 Answer = BaseException | None
@@ -190,7 +191,7 @@ class Nats(Relay):
     def _refused(self, error: dict[str, Any]) -> BaseException:
         number, text = error.get("err_code"), f"{error.get('description')} ({error.get('err_code')})"
         if number == _TOO_LARGE:
-            return DeadLetter(f"the stream takes no message of this size: {text}")
+            return DeadLetter(f"the stream takes no message of this size: {text}", fix=_SMALLER)
         if number in _NO_ROOM or error.get("code") == 503:
             return self._away(text)
         return MessageRefused(f"{self.where}: {text}", fix="see the settings of the stream")
@@ -200,7 +201,7 @@ class Nats(Relay):
         if isinstance(error, DeadLetter):
             return error
         if isinstance(error, errors.MaxPayloadError):
-            return DeadLetter(f"{self.where} takes no message of {len(message.body)} bytes")
+            return DeadLetter(f"{self.where} takes no message of {len(message.body)} bytes", fix=_SMALLER)
         if self._client.is_closed or isinstance(error, OSError | errors.ConnectionClosedError):
             self.is_lost = True
             return self._away(error_text(error))
@@ -217,7 +218,7 @@ def headers_of(message: Message, prefix: str) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in message.headers.items():
         if name.lower().startswith(_COMMANDS):
-            raise DeadLetter(f"the header {name} is a command to NATS: rename it")
+            raise DeadLetter(f"the header {name} is a command to NATS", fix="rename it")
         headers[checked_name(name)] = header_value(value)
     headers["Nats-Msg-Id"] = prefix + header_value(message.id)
     headers["content-type"] = header_value(message.content_type)

@@ -164,7 +164,10 @@ class RabbitMQ(Relay):
                 fix = 'make the exchange, or let it be made: RabbitMQ(…, declare="topic")'
                 return _refused(f"{self.where}: {error_text(error)}", fix, error)
             case exceptions.ChannelPreconditionFailed() if "larger than" in str(error):
-                dead = DeadLetter(f"{self.where} takes no message of this size: {error_text(error)}")
+                dead = DeadLetter(
+                    f"{self.where} takes no message of this size: {error_text(error)}",
+                    fix="raise max_message_size, or send less by message=",
+                )
                 return _ChannelLost(dead)
             case exceptions.ChannelClosed() | exceptions.AMQPChannelError():
                 return _ChannelLost(_refused(f"{self.where}: {error_text(error)}", "see the log of the broker", error))
