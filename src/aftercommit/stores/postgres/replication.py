@@ -248,7 +248,8 @@ class PostgresReplication:
             taken = await self._take(tx, [lease for lease, _ in rows], lease_for)
             if gone := wanted - taken:
                 again = self._sql["capture_again"]
-                await tx.execute(again.sql, again.bind(rows=_as_before([v for lease, v in rows if lease.key in gone])))
+                before = [values for lease, values in rows if lease.key in gone]
+                await tx.execute(again.sql, again.bind(rows=msgspec.json.encode(before).decode()))
                 taken |= await self._take(tx, [lease for lease, _ in rows if lease.key in gone], lease_for)
             return taken
 
@@ -302,8 +303,3 @@ class _Locked:
     async def __aexit__(self, *_: object) -> None:
         if self._reading is not None:
             await self._reading.close()
-
-
-def _as_before(rows: Sequence[Mapping[str, str | None]]) -> str:
-    """Rows of the log as they are inserted anew. Not as they were born: what is born done is delivered from the log."""
-    return msgspec.json.encode([{**row, "status": "2", "done_at": None} for row in rows]).decode()
