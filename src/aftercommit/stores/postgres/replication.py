@@ -16,8 +16,10 @@ from aftercommit.ports import Tx
 from aftercommit.ports.replication import SlotState, Wrote
 from aftercommit.stores.postgres.capturing import Capturing
 from aftercommit.stores.postgres.executor import PostgresExecutor
+from aftercommit.stores.postgres.link import Link
 from aftercommit.stores.postgres.reading import PostgresReading
 from aftercommit.stores.postgres.slots import mark_name, state_of
+from aftercommit.stores.sql.connections import abandoned, cut
 from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.execution import Fault, explained
 from aftercommit.stores.sql.rows import instant, to_micros
@@ -52,6 +54,8 @@ class PostgresReplication:
         self._executor, self._dialect, self._sql = executor, dialect, statements
         self._names, self._where, self._ordered = names, where, ordered
         self._capturing = Capturing(names, slot)
+        #: Sessions of those that read now.
+        self._links: set[Link] = set()
 
     def script(self) -> str:
         """What create() does, for people who run their own migrations."""
@@ -157,8 +161,9 @@ class PostgresReplication:
 
     async def read(self) -> PostgresReading | None:
         link = await self._executor.apart()
+        self._links.add(link)
         reading = PostgresReading(
-            link, self._dialect, self._sql, self._capturing, self._executor.fault_of, ordered=self._ordered
+            link, self._dialect, self._sql, self._capturing, self._links.discard, ordered=self._ordered
         )
         try:
             if not await link.is_direct():
@@ -169,10 +174,18 @@ class PostgresReplication:
             if await reading.lock():
                 return reading
         except BaseException:
+            self._links.discard(link)
             link.drop()
             raise
         await reading.close()
         return None
+
+    def abandon(self) -> None:
+        """In a forked child: leave the parent's sessions alone."""
+        links, self._links = self._links, set()
+        for link in links:
+            abandoned.append(link)
+            cut(link)
 
     # ------------------------------------------------------------ its end, and a new beginning
 
