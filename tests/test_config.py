@@ -61,6 +61,7 @@ DEFAULTS: dict[str, Any] = {
     "table": "outbox_event",
     "schema": None,
     "create_schema": None,
+    "replication": None,
     "tracing": None,
     "interceptors": (),
     "listener_registry": None,
@@ -378,7 +379,7 @@ def test_only_a_single_node_does_not_leave_the_unroutable_to_others(kind: Any) -
 
 
 WRITING = {"table", "schema", "create_schema", "metrics", "writer_hook", "context_providers", "serializer"}
-WRITING |= {"publish_enabled", "publish_after_save", "wakeups", "header_codec", "tracing"}
+WRITING |= {"publish_enabled", "publish_after_save", "wakeups", "header_codec", "tracing", "replication"}
 WRITING |= {"ordered", "on_dead", "serialize_keys"}  # the table remembers order, and writers agree with it
 PURGING = {"purge_retention", "purge_interval", "purge_batch_size"}
 

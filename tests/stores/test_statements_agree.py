@@ -71,7 +71,8 @@ def written(sql: str, grammar: str) -> Written:
 
 
 def _readable(sql: str) -> str:
-    """Without what the parser's grammar of MySQL has no place for, and which writes nothing."""
+    """Without what the parser's grammars have no place for, and which writes nothing."""
+    sql = sql.replace("OVERRIDING SYSTEM VALUE", "")
     sql = re.sub(r"CHARACTER SET utf8mb4 /\*.*?\*/ /\*.*?\*/", "", sql)
     return re.sub(r"FORCE INDEX \([^)]*\)", "", sql)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import warnings
 from collections import Counter
 from pathlib import Path
 
@@ -148,5 +151,31 @@ def test_a_tail_that_is_killed_delivers_nothing_twice_but_what_was_under_way(thr
                 await threads_world.until_settled(3)
         assert sorted(seen) == ["1", "2", "3"]
         assert [row["lease_epoch"] for row in threads_world.rows()] == [0, 2, 2]  # the last two were taken over
+
+    threads_world.run(scenario)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_leaves_the_session_of_its_parent_alone(threads_world: TailWorld) -> None:
+    seen = Collector()
+
+    async def scenario() -> None:
+        tail, writer = threads_world.tail(), threads_world.writer()
+        tail.handler("Happened", id="h")(lambda event: seen.add(event.payload_json))
+        async with tail:
+            await write(writer, 1)
+            await seen.reach(1)
+            await tail.drain("20s")
+            with warnings.catch_warnings(action="ignore"):  # of threads that are not in the child
+                child = os.fork()
+            if child == 0:
+                gc.collect()
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            session = tail._engine.reader._reading
+            await write(writer, 2)
+            await seen.reach(2)
+            assert tail._engine.reader._reading is session
+        assert seen == ["1", "2"]
 
     threads_world.run(scenario)

@@ -79,6 +79,10 @@ def test_what_makes_no_sense_is_refused_when_it_is_built(tmp_path: Path) -> None
     for options in ({"hot_path": True}, {"poller_enabled": False}, {"replication": "x"}, {"slot": "With Blanks"}):
         with pytest.raises(InvalidOption):
             ReplicationTail("postgresql://127.0.0.1/test", **options)
+    for wiring in ("single_node", "multi_node", "writer_only"):
+        with pytest.raises(InvalidOption, match="a wiring of its own"):
+            getattr(ReplicationTail, wiring)("postgresql://127.0.0.1/test")
+    assert ReplicationTail.ordered("postgresql://127.0.0.1/test").config.ordered
     with pytest.raises(InvalidOption, match="CockroachDB"):
         AsyncReplicationTail("cockroachdb://127.0.0.1/test")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, Unpack
+from typing import Any, Final, Self, Unpack
 
 from aftercommit.base import OutboxBase
 from aftercommit.config import OutboxConfig, OutboxOptions, configure
@@ -53,6 +54,16 @@ class TailBase(OutboxBase):
             named = {}
         chosen = configure(Wiring.CUSTOM, {**named, **options, "hot_path": False, "replication": slot}, config)
         self._set_up(target, chosen)
+
+    @classmethod
+    def _wired(cls, wiring: Wiring, target: Any, options: Mapping[str, Any]) -> Self:
+        if wiring in (Wiring.CUSTOM, Wiring.ORDERED):
+            more: dict[str, Any] = {"ordered": True} if wiring is Wiring.ORDERED else {}
+            return cls(target, **options, **more)
+        raise InvalidOption(
+            f"{cls.__name__}.{wiring.value} makes no sense: a tail has a wiring of its own",
+            fix=f"{cls.__name__}(target, …)",
+        )
 
     def _set_up(self, target: Any, config: OutboxConfig) -> None:
         super()._set_up(target, config)

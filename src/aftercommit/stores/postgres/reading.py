@@ -30,7 +30,6 @@ from aftercommit.stores.postgres.pgoutput import (
 )
 from aftercommit.stores.postgres.slots import mark_name, mark_of, state_of, text_of
 from aftercommit.stores.sql.dialect import Dialect
-from aftercommit.stores.sql.execution import Fault
 from aftercommit.stores.sql.rows import Times, claimed_of
 from aftercommit.stores.sql.statements import Statements
 
@@ -55,12 +54,12 @@ class PostgresReading:
         dialect: Dialect,
         statements: Statements,
         capturing: Capturing,
-        fault_of: Callable[[Exception], Fault],
+        ended: Callable[[Link], None],
         *,
         ordered: bool,
     ) -> None:
         self._link, self._dialect, self._sql = link, dialect, statements
-        self._capturing, self._fault_of = capturing, fault_of
+        self._capturing, self._ended = capturing, ended
         self._rows = Rows(dialect.times, ordered=ordered)
         self._system = ""
 
@@ -116,6 +115,7 @@ class PostgresReading:
         """The lock is given back at once: the server may take a moment to end a session."""
         with suppress(Exception):  # the session has ended, and the lock with it
             await self._link.command("SELECT pg_advisory_unlock_all()")
+        self._ended(self._link)
         await self._link.leave()
 
 

@@ -16,8 +16,10 @@ from aftercommit.ports import Tx
 from aftercommit.ports.replication import SlotState, Wrote
 from aftercommit.stores.postgres.capturing import Capturing
 from aftercommit.stores.postgres.executor import PostgresExecutor
+from aftercommit.stores.postgres.link import Link
 from aftercommit.stores.postgres.reading import PostgresReading
 from aftercommit.stores.postgres.slots import mark_name, state_of
+from aftercommit.stores.sql.connections import abandoned, cut
 from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.execution import Fault, explained
 from aftercommit.stores.sql.rows import instant, to_micros
@@ -52,6 +54,8 @@ class PostgresReplication:
         self._executor, self._dialect, self._sql = executor, dialect, statements
         self._names, self._where, self._ordered = names, where, ordered
         self._capturing = Capturing(names, slot)
+        #: Sessions of those that read now.
+        self._links: set[Link] = set()
 
     def script(self) -> str:
         """What create() does, for people who run their own migrations."""
@@ -157,8 +161,9 @@ class PostgresReplication:
 
     async def read(self) -> PostgresReading | None:
         link = await self._executor.apart()
+        self._links.add(link)
         reading = PostgresReading(
-            link, self._dialect, self._sql, self._capturing, self._executor.fault_of, ordered=self._ordered
+            link, self._dialect, self._sql, self._capturing, self._links.discard, ordered=self._ordered
         )
         try:
             if not await link.is_direct():
@@ -169,10 +174,18 @@ class PostgresReplication:
             if await reading.lock():
                 return reading
         except BaseException:
+            self._links.discard(link)
             link.drop()
             raise
         await reading.close()
         return None
+
+    def abandon(self) -> None:
+        """In a forked child: leave the parent's sessions alone."""
+        links, self._links = self._links, set()
+        for link in links:
+            abandoned.append(link)
+            cut(link)
 
     # ------------------------------------------------------------ its end, and a new beginning
 
@@ -248,7 +261,8 @@ class PostgresReplication:
             taken = await self._take(tx, [lease for lease, _ in rows], lease_for)
             if gone := wanted - taken:
                 again = self._sql["capture_again"]
-                await tx.execute(again.sql, again.bind(rows=_as_before([v for lease, v in rows if lease.key in gone])))
+                before = [values for lease, values in rows if lease.key in gone]
+                await tx.execute(again.sql, again.bind(rows=msgspec.json.encode(before).decode()))
                 taken |= await self._take(tx, [lease for lease, _ in rows if lease.key in gone], lease_for)
             return taken
 
@@ -302,8 +316,3 @@ class _Locked:
     async def __aexit__(self, *_: object) -> None:
         if self._reading is not None:
             await self._reading.close()
-
-
-def _as_before(rows: Sequence[Mapping[str, str | None]]) -> str:
-    """Rows of the log as they are inserted anew. Not as they were born: what is born done is delivered from the log."""
-    return msgspec.json.encode([{**row, "status": "2", "done_at": None} for row in rows]).decode()

@@ -88,6 +88,8 @@ class PostgresStore(SqlStore):
     def abandon(self) -> None:
         for each in list(self._listening):
             each.abandon()
+        if self._replication is not None:
+            self._replication.abandon()
         super().abandon()
 
 
