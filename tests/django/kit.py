@@ -90,10 +90,16 @@ def set_up() -> None:
     django.setup()
 
 
+#: By alias, for all tests: a thread that outlives one, as asgiref has them, goes on with what it was given first.
+_settings: dict[str, dict[str, Any]] = {}
+
+
 def add_database(alias: str, given: dict[str, Any]) -> None:
     """A database that settings.py would have named."""
     remove_database(alias)
-    connections.settings[alias] = connections.configure_settings({"default": given})["default"]
+    connections.settings[alias] = kept = _settings.setdefault(alias, {})
+    kept.clear()
+    kept.update(connections.configure_settings({"default": given})["default"])
 
 
 def remove_database(alias: str) -> None:
