@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,7 +19,7 @@ import psycopg
 import pytest
 from hypothesis import settings
 
-from tests import finding, redis_servers, servers
+from tests import brokers, finding, redis_servers, servers
 from tests.support import World, painted
 
 # A busy machine is no reason to call a property false. Each run looks at the same examples; `make soak` at new ones.
@@ -31,8 +33,26 @@ NO_SERVER = "no server: "
 
 def pytest_configure(config: pytest.Config) -> None:
     """Workers hear by their environment which servers there are; without workers the first test that asks finds out."""
+    if not hasattr(config, "workerinput") and "TMPDIR" not in os.environ and is_there_memory_for_files():
+        os.environ["TMPDIR"], tempfile.tempdir = MEMORY, None
+    gc.disable()  # until all is collected: it stays, and to look through it again and again takes a fifth of the time
     if not hasattr(config, "workerinput") and getattr(config.option, "numprocesses", None):
         finding.find_all()
+
+
+#: Where files are in memory, on systems that have that. Nothing here is about a power cut of the machine, and most
+#: tests commit to a file of their own, again and again: on a disk they wait for it for half of their time.
+MEMORY = "/dev/shm"
+
+
+def is_there_memory_for_files() -> bool:
+    """Enough of it, and programs may be run there: tests build some."""
+    try:
+        found = os.statvfs(MEMORY)
+    except (OSError, AttributeError):
+        return False
+    room = found.f_bavail * found.f_frsize
+    return os.access(MEMORY, os.W_OK) and not found.f_flag & os.ST_NOEXEC and room >= 2 * 1024**3
 
 
 #: Where tests wait for processes and servers of their own, and take seconds each.
@@ -68,6 +88,7 @@ def is_more_than_enough(item: pytest.Item) -> bool:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What was collected stays to the end: nobody who looks for garbage has to look at it."""
     gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -170,6 +191,18 @@ def redis_table(redis_url: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def rabbitmq_url() -> str:
+    """A RabbitMQ that others use as well: a test has queues and exchanges of its own."""
+    return server("rabbitmq")
+
+
+@pytest.fixture(scope="session")
+def nats_url() -> str:
+    """A NATS with JetStream that others use as well: a test has streams of its own."""
+    return server("nats")
+
+
+@pytest.fixture(scope="session")
 def sqlserver_url() -> str:
     """A SQL Server that somebody named; there is none to be had otherwise."""
     return server("sqlserver")
@@ -203,6 +236,12 @@ def private_valkey(request: pytest.FixtureRequest) -> Iterator[redis_servers.Pri
     """A Valkey likewise."""
     mark = request.node.get_closest_marker("redis_settings")
     yield from started(lambda: redis_servers.PrivateValkey(**(mark.kwargs if mark else {})))
+
+
+@pytest.fixture
+def private_rabbitmq() -> Iterator[brokers.PrivateRabbitmq]:
+    """A RabbitMQ that the test may stop, kill and start."""
+    yield from started(brokers.PrivateRabbitmq)
 
 
 @pytest.fixture
@@ -270,7 +309,16 @@ def _world_on(
     made.somebody.close()
 
 
-@pytest.fixture(params=[*WAYS, "redis-threads", "redis-asyncio"])
+#: Each differs from another one by its driver alone, or by its runtime. Scenarios in which these have no part are slow
+#: there.
+SELDOM = {"postgres-asyncio", "mariadb-threads", "redis-asyncio"}
+
+
+def ways(*names: str) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.slow) if name in SELDOM else name for name in names]
+
+
+@pytest.fixture(params=ways(*WAYS, "redis-threads", "redis-asyncio"))
 def any_server_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     """The same, and Redis: for scenarios that run no SQL of their own in a transaction."""
     if request.param in WAYS:
@@ -309,6 +357,10 @@ def every_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Worl
 in_transactions = pytest.mark.parametrize(
     "every_world", ["threads", "asyncio", *(name for name in ELSEWHERE if name != "redis")], indirect=True
 )
+
+
+#: Of those worlds: in a module that concerns every store, what is decided before anything is stored.
+in_either_runtime = pytest.mark.parametrize("every_world", ["threads", "asyncio"], indirect=True)
 
 
 @pytest.fixture(params=["sync", "async"])

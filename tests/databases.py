@@ -38,7 +38,7 @@ RENEWED = {
 
 #: Where a statement names a time: `lease_until = 0`, `available_at > ?`; or another value.
 VALUE = re.compile(
-    r"(?P<time>\b(?:occurred|scheduled|created|available|done|locked|started|heartbeat|expires|failed|paused)_at\b\s*[<>=]+\s*|\blease_until\s*[<>=]+\s*)?"
+    r"(?P<time>\b(?:occurred|scheduled|created|available|done|locked|started|heartbeat|expires|failed|paused|received)_at\b\s*[<>=]+\s*|\blease_until\s*[<>=]+\s*)?"
     r"(?P<value>\?|(?<![\w'.])\d+\b)"
 )
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from tests.brokers import PrivateNats, PrivateRabbitmq, nats_answers, rabbitmq_answers
 from tests.redis_servers import PrivateRedis, PrivateValkey, redis_answers, valkey_answers
 from tests.servers import (
     NoServer,
@@ -61,6 +62,16 @@ KINDS = {
     ),
     "valkey": Kind(
         "Valkey itself", "AFTERCOMMIT_TEST_VALKEY_URL", "redis://127.0.0.1:6379", valkey_answers, PrivateValkey
+    ),
+    "rabbitmq": Kind(
+        "RabbitMQ",
+        "AFTERCOMMIT_TEST_RABBITMQ_URL",
+        "amqp://guest:guest@127.0.0.1:5672/",
+        rabbitmq_answers,
+        PrivateRabbitmq,
+    ),
+    "nats": Kind(
+        "NATS with JetStream", "AFTERCOMMIT_TEST_NATS_URL", "nats://127.0.0.1:4222", nats_answers, PrivateNats
     ),
     "sqlserver": Kind("SQL Server", "AFTERCOMMIT_TEST_SQLSERVER_URL"),
 }

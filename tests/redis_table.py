@@ -115,7 +115,8 @@ class RedisTable:
             row |= zip(ENVELOPE, msgspec.msgpack.decode(envelope), strict=True)
         is_text = isinstance(row["payload"], str)
         payload = {"payload": row["payload"] if is_text else None, "payload_bytes": None if is_text else row["payload"]}
-        return row | payload | {"position": position, "partition_no": int(row["lane"][:3])}
+        places = {"position": position, "partition_no": int(row["lane"][:3]), "unique_key": None}  # which it keeps not
+        return row | payload | places
 
     def _envelope_of(self, event_id: str, position: int) -> str:
         return f"{event_id}\0{position:016}" if self._own[position] else event_id

@@ -27,7 +27,7 @@ from tests.unpacked import MYSQL, NotUnpacked, Package, unpack
 #: Far longer than a server takes to start.
 PATIENCE = 60.0
 
-PACKAGES = ("postgresql", "mariadb-server", "redis-server", "pgbouncer", "unixodbc", "libsqliteodbc")
+PACKAGES = ("postgresql", "mariadb-server", "redis-server", "rabbitmq-server", "pgbouncer", "unixodbc", "libsqliteodbc")
 
 
 class NoServer(Exception):

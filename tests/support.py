@@ -152,6 +152,11 @@ class World:
         what = f"{count} rows with status {status}"
         await self._until(lambda: self.somebody.has_settled(count, status), what, timeout)
 
+    async def until_counted(self, outbox: Any, times: int = 1, counter: str = "dispatch_success") -> None:
+        """Others may see a settled row before it is counted."""
+        counts = outbox._engine.meter.counts
+        await self._until(lambda: counts().get(counter, 0) >= times, f"{times} {counter}", PATIENCE)
+
     async def _until(self, look: Callable[[], object], what: str, timeout: float) -> None:
         watch = threading.Event()
 
@@ -180,7 +185,7 @@ class Awaited:
         if name in _PLAIN or not callable(value):
             return Awaited(value) if name in ("dead", "pending", "records") else value
 
-        if name == "transaction":
+        if name in ("transaction", "savepoint"):
             return lambda *a, **k: Awaited(value(*a, **k))
 
         async def awaited(*arguments: Any, **keywords: Any) -> Any:
@@ -200,7 +205,7 @@ class Awaited:
 
 #: What is no coroutine in AsyncOutbox either.
 _PLAIN = {
-    *("handler", "fallback", "include", "subscribe", "upcast", "attach"),
+    *("handler", "relay", "fallback", "include", "subscribe", "upcast", "attach"),
     *("register", "health", "config", "is_started", "_engine", "_current", "_store", "_new_engine"),
     *("after_commit", "after_rollback", "connection", "is_transaction_active", "current_connection"),
 }

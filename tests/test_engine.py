@@ -763,6 +763,7 @@ def test_every_metric_is_exported_with_its_values(world: World) -> None:
             "dispatch_deferred": 1,
             "lease_lost": 1,
             "instances_lost": 0,
+            "write_duplicates": 0,
         }
         assert set(expected) == set(COUNTERS)
         assert {name: len(exporter.named(f"increment_{name}")) for name in COUNTERS} == expected

@@ -215,3 +215,16 @@ class AsyncpgHand:
             await execute(mark, [row[0] for row in rows])
             total += len(rows)
         return total
+
+    async def drain_together(
+        self, batch_size: int, function: Callable[[list[tuple[str, str]]], Awaitable[None]]
+    ) -> int:
+        """Ids and texts, all that were claimed at once."""
+        fetch, execute, total = self.connection.fetch, self.connection.execute, 0
+        await execute("SET plan_cache_mode = force_custom_plan")
+        mark = numbered(_DONE)
+        while rows := await fetch(self._CLAIM, batch_size):
+            await function([(row[0], row[_PAYLOAD]) for row in rows])
+            await execute(mark, [row[0] for row in rows])
+            total += len(rows)
+        return total

@@ -36,6 +36,8 @@ class Job(msgspec.Struct, frozen=True):
     ordered: bool = False
     handler: Literal["parse", "wait", "note"] = "parse"
     wait: float = 0.0
+    #: Its handler takes so many events at once; 0: one each time.
+    batch: int = 0
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -131,11 +133,25 @@ def _outbox(driver: Driver, job: Job, talk: Talk) -> None:
         "wait": lambda _: time.sleep(job.wait),
         "note": note,
     }
-    outbox = Outbox(driver.url, ordered=job.ordered, **job.options).register("OrderPlaced", handlers[job.handler])
+    outbox = Outbox(driver.url, ordered=job.ordered, **job.options)
+    if job.batch:
+        outbox.handler("OrderPlaced", id="many", batch=job.batch)(many_of(handlers[job.handler], job.handler))
+    else:
+        outbox.register("OrderPlaced", handlers[job.handler])
     outbox.stats()  # so that it is connected, as the other one is
     talk.go()
     with outbox:
         talk.answer()
+
+
+def many_of(handle: Callable[[Any], None], kind: str) -> Callable[[list[Any]], None]:
+    """The same for many events: what waits does so once for all of them."""
+
+    def many(events: list[Any]) -> None:
+        for event in events[:1] if kind == "wait" else events:
+            handle(event)
+
+    return many
 
 
 async def _outbox_async(driver: Driver, job: Job, talk: Talk) -> None:

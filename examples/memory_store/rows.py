@@ -16,7 +16,7 @@ from typing import Any
 from aftercommit.events.claims import Lease, NewEvent, RowKey
 from aftercommit.events.outcome import Dead, Defer, Done, FailureNote, Outcome, Release, Retry
 from aftercommit.events.records import KEPT_FAILURES, Failure
-from aftercommit.stores.sql.rows import IN_MICROS, insert_values, instant
+from aftercommit.stores.sql.rows import IN_MICROS, instant, unique_values
 
 MICRO = timedelta(microseconds=1)
 FREE = {"locked_by": None, "locked_at": None, "lease_until": None}
@@ -60,7 +60,7 @@ class Rows:
 
 def row_of(new: NewEvent) -> Row:
     """Born leased when it has an owner; its position comes with the commit."""
-    row: Row = insert_values(new, IN_MICROS)
+    row: Row = unique_values(new, IN_MICROS)
     at = now()
     delay, owner, lease, epoch = (row.pop(name) for name in ("delay", "owner", "lock_timeout", "epoch"))
     row |= {**NEW, "position": None, "created_at": at, "lease_epoch": epoch}

@@ -76,6 +76,9 @@ class MemoryStore:
                 raise ValueError("duplicate event")
             tx.written |= written
 
+    async def insert_unique(self, tx: Any, events: Sequence[NewEvent]) -> NoReturn:
+        raise NotImplementedError  # its capabilities say so
+
     async def surviving(self, tx: Any, keys: Sequence[RowKey]) -> Collection[RowKey]:
         return {key for key in keys if key in tx.written or key in self._rows.by_key}
 
@@ -129,6 +132,9 @@ class MemoryStore:
             if isinstance(outcome, Retry | Dead) and outcome.failures:
                 self._rows.note(lease, outcome.failures)
         return row is not None
+
+    async def settle_in(self, tx: Any, lease: Lease, done_handlers: tuple[str, ...] = ()) -> NoReturn:
+        raise NotImplementedError("its transactions hold nothing of a handler's; capabilities say so")
 
     async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:
         with self._rows.lock:

@@ -9,6 +9,7 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from aftercommit.async_outbox import AsyncOutbox as AsyncOutbox
+    from aftercommit.async_outbox import AsyncTransaction as AsyncTransaction
     from aftercommit.components.aio import AsyncOutboxDispatcher as AsyncOutboxDispatcher
     from aftercommit.components.aio import AsyncOutboxPoller as AsyncOutboxPoller
     from aftercommit.components.aio import AsyncOutboxWriter as AsyncOutboxWriter
@@ -20,20 +21,30 @@ if TYPE_CHECKING:
     from aftercommit.config import OutboxConfig as OutboxConfig
     from aftercommit.config import OutboxOptions as OutboxOptions
     from aftercommit.engine import Stats as Stats
+    from aftercommit.errors import AddressRefused as AddressRefused
+    from aftercommit.errors import BrokenRelay as BrokenRelay
     from aftercommit.errors import CannotStart as CannotStart
     from aftercommit.errors import ColourMismatch as ColourMismatch
+    from aftercommit.errors import CommitRefused as CommitRefused
+    from aftercommit.errors import CommitUnknown as CommitUnknown
     from aftercommit.errors import DuplicateHandler as DuplicateHandler
     from aftercommit.errors import DuplicateListener as DuplicateListener
+    from aftercommit.errors import EffectsUnsupported as EffectsUnsupported
     from aftercommit.errors import HandlerTimeout as HandlerTimeout
     from aftercommit.errors import InvalidEvent as InvalidEvent
     from aftercommit.errors import InvalidHandler as InvalidHandler
     from aftercommit.errors import InvalidHeaders as InvalidHeaders
     from aftercommit.errors import InvalidListener as InvalidListener
+    from aftercommit.errors import InvalidMessage as InvalidMessage
     from aftercommit.errors import InvalidName as InvalidName
     from aftercommit.errors import InvalidOption as InvalidOption
     from aftercommit.errors import InvalidPayload as InvalidPayload
     from aftercommit.errors import InvalidPayloadType as InvalidPayloadType
     from aftercommit.errors import InvalidSchedule as InvalidSchedule
+    from aftercommit.errors import InvalidSignature as InvalidSignature
+    from aftercommit.errors import LeaseLost as LeaseLost
+    from aftercommit.errors import MessageRefused as MessageRefused
+    from aftercommit.errors import MessageTooLarge as MessageTooLarge
     from aftercommit.errors import MissingDriver as MissingDriver
     from aftercommit.errors import NotAwaited as NotAwaited
     from aftercommit.errors import NotInTransaction as NotInTransaction
@@ -52,6 +63,7 @@ if TYPE_CHECKING:
     from aftercommit.errors import TransactionEnded as TransactionEnded
     from aftercommit.errors import UndecodablePayload as UndecodablePayload
     from aftercommit.errors import UndecodableRow as UndecodableRow
+    from aftercommit.errors import UniqueKeyUnsupported as UniqueKeyUnsupported
     from aftercommit.errors import UnknownStore as UnknownStore
     from aftercommit.errors import UnroutableEvent as UnroutableEvent
     from aftercommit.errors import UnsupportedTransaction as UnsupportedTransaction
@@ -84,6 +96,7 @@ if TYPE_CHECKING:
     from aftercommit.events.order import ClusterMember as ClusterMember
     from aftercommit.events.order import ClusterStats as ClusterStats
     from aftercommit.events.order import PartitionStats as PartitionStats
+    from aftercommit.events.outcome import BatchResult as BatchResult
     from aftercommit.events.outcome import DeadLetter as DeadLetter
     from aftercommit.events.outcome import Discard as Discard
     from aftercommit.events.outcome import DispatchResult as DispatchResult
@@ -91,6 +104,7 @@ if TYPE_CHECKING:
     from aftercommit.events.outcome import RetryAfter as RetryAfter
     from aftercommit.events.outcome import RetryAfterError as RetryAfterError
     from aftercommit.events.outcome import Unavailable as Unavailable
+    from aftercommit.events.outcome import WrongBatchResult as WrongBatchResult
     from aftercommit.events.pauses import Pause as Pause
     from aftercommit.events.pauses import PauseKind as PauseKind
     from aftercommit.events.queued import QueuedEvent as QueuedEvent
@@ -127,10 +141,13 @@ if TYPE_CHECKING:
     from aftercommit.hooks import PollTrigger as PollTrigger
     from aftercommit.hooks import Tracing as Tracing
     from aftercommit.hooks import WriterHook as WriterHook
+    from aftercommit.inbox.aio import AsyncInbox as AsyncInbox
+    from aftercommit.inbox.blocking import Inbox as Inbox
     from aftercommit.observers.otel import OtelMetrics as OtelMetrics
     from aftercommit.observers.prometheus import PrometheusMetrics as PrometheusMetrics
     from aftercommit.observers.tracing import OtelTracing as OtelTracing
     from aftercommit.outbox import Outbox as Outbox
+    from aftercommit.outbox import Transaction as Transaction
     from aftercommit.polling.manual import DrainResult as DrainResult
     from aftercommit.ports import EventStore as EventStore
     from aftercommit.ports import SchemaStatus as SchemaStatus
@@ -146,7 +163,7 @@ __version__ = "0.1.0"
 
 #: Where each name is at home. A program loads what it uses when it uses it: the first look at a name loads its module.
 _HOMES = {
-    "async_outbox": ("AsyncOutbox",),
+    "async_outbox": ("AsyncOutbox", "AsyncTransaction"),
     "components.aio": ("AsyncOutboxDispatcher", "AsyncOutboxPoller", "AsyncOutboxWriter"),
     "components.connecting": ("ConnectionProvider",),
     "components.dispatching": ("DispatcherCommitHook",),
@@ -154,12 +171,15 @@ _HOMES = {
     "config": ("OutboxConfig", "OutboxOptions"),
     "engine": ("Stats",),
     "errors": (
-        "CannotStart", "ColourMismatch", "DuplicateHandler", "DuplicateListener", "HandlerTimeout", "InvalidEvent",
-        "InvalidHandler", "InvalidHeaders", "InvalidListener", "InvalidName", "InvalidOption", "InvalidPayload",
-        "InvalidPayloadType", "InvalidSchedule", "MissingDriver", "NotAwaited", "NotInTransaction", "OutboxError",
-        "PayloadNotText", "PayloadTooLarge", "ReplicationRefused", "SchemaMismatch", "SchemaMissing", "SlotLost",
-        "StoreBusy", "StoreForbidden", "StoreFull", "StoreReadOnly", "StoreUnavailable", "TransactionEnded",
-        "UndecodablePayload", "UndecodableRow", "UnknownStore", "UnroutableEvent", "UnsupportedTransaction",
+        "AddressRefused", "BrokenRelay", "CannotStart", "ColourMismatch", "CommitRefused", "CommitUnknown",
+        "DuplicateHandler", "DuplicateListener", "EffectsUnsupported", "HandlerTimeout", "InvalidEvent",
+        "InvalidHandler", "InvalidHeaders", "InvalidListener", "InvalidMessage", "InvalidName", "InvalidOption",
+        "InvalidPayload", "InvalidPayloadType", "InvalidSchedule", "InvalidSignature", "LeaseLost",
+        "MessageRefused", "MessageTooLarge", "MissingDriver", "NotAwaited", "NotInTransaction", "OutboxError",
+        "PayloadNotText", "PayloadTooLarge", "ReplicationRefused", "SchemaMismatch", "SchemaMissing",
+        "SlotLost", "StoreBusy", "StoreForbidden", "StoreFull", "StoreReadOnly", "StoreUnavailable",
+        "TransactionEnded", "UndecodablePayload", "UndecodableRow", "UniqueKeyUnsupported", "UnknownStore",
+        "UnroutableEvent", "UnsupportedTransaction",
     ),
     "events.claims": ("Claimed", "Lease", "PartitionHasher"),
     "events.classes": ("outbox_event",),
@@ -173,7 +193,8 @@ _HOMES = {
     "events.names": ("AggregateType", "EventType", "StringAggregateType", "StringEventType"),
     "events.order": ("BlockedKey", "Cluster", "ClusterMember", "ClusterStats", "PartitionStats"),
     "events.outcome": (
-        "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError", "Unavailable",
+        "BatchResult", "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError",
+        "Unavailable", "WrongBatchResult",
     ),
     "events.pauses": ("Pause", "PauseKind"),
     "events.queued": ("QueuedEvent", "Source"),
@@ -189,10 +210,12 @@ _HOMES = {
         "AfterCommitHook", "EventInterceptor", "EventListener", "InFlightTracker", "ListenerRegistry",
         "MetricsExporter", "OutboxPollerHandler", "PollResult", "PollTrigger", "Tracing", "WriterHook",
     ),
+    "inbox.aio": ("AsyncInbox",),
+    "inbox.blocking": ("Inbox",),
     "observers.otel": ("OtelMetrics",),
     "observers.prometheus": ("PrometheusMetrics",),
     "observers.tracing": ("OtelTracing",),
-    "outbox": ("Outbox",),
+    "outbox": ("Outbox", "Transaction"),
     "polling.manual": ("DrainResult",),
     "ports": ("EventStore", "SchemaStatus", "TxContext"),
     "runtime.in_flight": ("DefaultInFlightTracker",),

@@ -60,14 +60,14 @@ class AsyncOutbox(AsyncPausing):
     ) -> Writing:
         """Write an event in the caller's transaction: an envelope, a type and a payload, or an object.
 
-        Gives the event id, None when a hook suppressed it. Everything is checked before the transaction is touched.
-        By name: key, aggregate_type, aggregate_id, tenant_id, headers, context, available_at or deliver_after.
+        Gives the event id; None when a hook suppressed it, or its unique_key is taken. All is checked before that. By
+        name: key, aggregate_type, aggregate_id, tenant_id, headers, context, available_at, deliver_after, unique_key.
         """
         envelope = self._composer.compose(event, payload, **options)
         if not self._needs_transaction and tx is None and not has_any(self):
             return PendingWrite(envelope.event_type, lambda: self._write_at_once(envelope))
         context = self._context(tx)
-        if not isinstance(context, OwnedTransaction) and isinstance(context, UnitOfWork) and context.is_at_once:
+        if not isinstance(context, OwnedTransaction) and isinstance(context, UnitOfWork) and context.takes([envelope]):
             ids = self._join([envelope], context)
             return cast("Writing", EventId(ids[0])) if ids else suppressed(envelope.event_type)
         refuse_without_transaction(context, self._store)
@@ -91,12 +91,12 @@ class AsyncOutbox(AsyncPausing):
             return await self._write_all(envelopes, transaction)
 
     def write_all(self, events: Iterable[object], *, tx: Any = None) -> Coroutine[Any, Any, list[str]]:
-        """Write many at once; their ids in order. All are checked before the first is written."""
+        """Write many at once; the ids of what was written, in order. All are checked before the first is written."""
         envelopes = [self._composer.compose(event) for event in events]
         if not self._needs_transaction and tx is None and not has_any(self):
             return PendingWrite(f"{len(envelopes)} events", lambda: self._write_all_at_once(envelopes))
         context = self._context(tx)
-        if isinstance(context, UnitOfWork) and context.is_at_once:
+        if isinstance(context, UnitOfWork) and context.takes(envelopes):
             return cast("Coroutine[Any, Any, list[str]]", EventIds(self._join(envelopes, context)))
         refuse_without_transaction(context, self._store)
         pending = PendingWrite(f"{len(envelopes)} events", lambda: self._write_all(envelopes, context))

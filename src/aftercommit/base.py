@@ -25,12 +25,14 @@ from aftercommit.handlers.set import HandlerSet
 from aftercommit.health import NOT_STARTED, Health
 from aftercommit.hooks import Listener
 from aftercommit.options import Wiring
-from aftercommit.ports import Colour, EventStore, Runtime, TxContext
+from aftercommit.ports import Colour, Effects, EventStore, Runtime, TxContext
+from aftercommit.relaying import Relayed
 from aftercommit.runtime.threads import ThreadRuntime
 from aftercommit.stores.detect import open_store
 from aftercommit.tending import Tended
 from aftercommit.transactions.by_hand import ByHand
 from aftercommit.transactions.joined import DbapiTransaction, is_of_sqlalchemy
+from aftercommit.transactions.of_handlers import session_here
 from aftercommit.transactions.owned import OwnedTransaction, innermost
 from aftercommit.wirings import Wired
 from aftercommit.writing.compose import Composer
@@ -45,7 +47,7 @@ R = TypeVar("R")
 Step = TypeVar("Step", bound=Callable[[Any], Any])
 
 
-class OutboxBase(Wired, Tended, HandlerSet, ABC):
+class OutboxBase(Wired, Tended, Relayed, HandlerSet, ABC):
     """What both colours share: configuration, registration, and everything that needs no waiting."""
 
     _colour: ClassVar[Colour]
@@ -66,6 +68,7 @@ class OutboxBase(Wired, Tended, HandlerSet, ABC):
         given = config.listener_registry
         self._registry: Any = DefaultListenerRegistry() if given is None else given
         self._router = Router(self._registry, self._roster, self._payloads)
+        self._router.effects_of = self._effects_of
         self._bus = Bus(
             self._colour,
             enabled=config.publish_enabled,
@@ -127,6 +130,9 @@ class OutboxBase(Wired, Tended, HandlerSet, ABC):
     def _check(self, handlers: Sequence[AnyHandler], fallbacks: Sequence[Fallback]) -> None:
         self._refuse_receivers()
         super()._check(handlers, fallbacks)
+        for handler in handlers:
+            if handler.settings.transactional:
+                self._effects_of(handler, is_new=True)
         receivers: list[AnyHandler | Fallback] = [*handlers, *fallbacks]
         for kind in (kind for each in receivers for kind in each.payload_types):
             self._payloads.names_for(kind)
@@ -134,6 +140,12 @@ class OutboxBase(Wired, Tended, HandlerSet, ABC):
     def _add(self, handlers: Sequence[AnyHandler], fallbacks: Sequence[Fallback]) -> None:
         super()._add(handlers, fallbacks)
         self._wake()
+
+    def _effects_of(self, handler: AnyHandler, *, is_new: bool = False) -> Effects:
+        """How a transactional handler is called; a new one is refused that cannot be."""
+        from aftercommit.effects import effects_of  # noqa: PLC0415  (loaded for the first of them)
+
+        return effects_of(self, handler, is_new=is_new)
 
     def _refuse_receivers(self) -> None:
         if not self.config.delivers:
@@ -213,6 +225,8 @@ class OutboxBase(Wired, Tended, HandlerSet, ABC):
         """The transaction that a write belongs to."""
         if tx is None:
             transaction = innermost(self)
+            if transaction is None and (tx := session_here(self, self._runtime().identity())) is not None:
+                return self._context(tx)
             if transaction is None:
                 raise NotInTransaction(
                     "write() was called outside a transaction, so the event could be saved without your change",
@@ -285,6 +299,8 @@ class OutboxBase(Wired, Tended, HandlerSet, ABC):
         self._ending = Ending(self._store)
         self._life = ThreadRuntime().lock()  # a thread of the parent may have held the other one
         self._store.abandon()
+        for resource in self._router.resources:
+            resource.abandon()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._store!r})"

@@ -12,6 +12,7 @@ from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import EVERYWHERE, Agenda
 from aftercommit.delivery.outcomes import rule_of
 from aftercommit.delivery.pauses import PauseWatch
+from aftercommit.delivery.resources import Resources
 from aftercommit.delivery.wakeups import Announcer, News, WakeupListener
 from aftercommit.delivery.worker import HotPathway
 from aftercommit.errors import InvalidOption, StoreUnavailable
@@ -102,6 +103,7 @@ class Engine(Assembly):
         self.writer = OutboxWriter(runtime, store, meter, hook=hook, hot_path=hot_path, rows_of=router.rows_of)
         self.manual = ManualDelivery(runtime, store, router, self.poller, self.dispatcher, settler, held, meter, config)
         self._pause_watch = PauseWatch(runtime, self.delivery.pauses)
+        self._resources = Resources(runtime, router.resources)
         self.purge = Purge(runtime, store.records, config)
         self.checkup = Checkup(self, runtime, store, self.poller, config)
         self._statistics = Question(runtime, "aftercommit-stats", self._stats)
@@ -177,6 +179,7 @@ class Engine(Assembly):
             log.warning("%s", warning)
         await self._join()
         if self._config.delivers:
+            self._resources.open()
             self.start_delivering()
             self.hot_path.is_open = self._config.hot_path
         self.hot_path.is_active = True
@@ -249,6 +252,7 @@ class Engine(Assembly):
         if self._slot_watch is not None:
             await self._slot_watch.stop(time.left())
         await self.stop_delivering(self._config.drain_timeout)
+        await self._resources.close()
         time = Countdown(self.runtime)
         await self._leave(time)
         await self.keeper.stop(time.left())
@@ -283,7 +287,7 @@ class Engine(Assembly):
             held=len(self.held),
             unsettled=self.settler.unsettled,
             counters=self.meter.counts(),
-            unroutable=self.delivery.unroutable(),
+            unroutable=self.delivery.strangers.counts(),
             unavailable=self.delivery.chain.circuits.open(),
             blocked=tuple(await self._blocked()),
             paused=() if self._store.pauses is None else tuple(await self._store.pauses.all()),

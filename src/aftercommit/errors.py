@@ -3,17 +3,21 @@
 OutboxError
 ├── NotInTransaction, TransactionEnded, UnsupportedTransaction, NotAwaited          the caller's transaction
 ├── InvalidEvent: InvalidName, InvalidPayload, PayloadTooLarge, InvalidHeaders,
-│                 InvalidSchedule                                                   what was to be written
+│                 InvalidSchedule; UniqueKeyUnsupported                             what was to be written
 ├── InvalidPayloadType                                                              how a payload class was declared
 ├── PayloadNotText, UndecodablePayload                                              what was read from an event
 ├── DuplicateListener, InvalidListener, UnroutableEvent, InvalidHandler,
 │   DuplicateHandler, HandlerTimeout                                                who was to receive it
 ├── InvalidOption, UnknownStore, ColourMismatch                                     how the outbox was built
+├── MessageRefused, AddressRefused, BrokenRelay                                     what a relay was told
 ├── CannotStart                                                                     the command line
 ├── StoreBusy, StoreUnavailable, StoreFull, StoreReadOnly, StoreForbidden,
 │   SchemaMissing, SchemaMismatch, UndecodableRow                                   the database
 ├── ReplicationRefused, SlotLost                                                    the tail of the database's log
-└── RetryAfterError, Discard, DeadLetter, Unavailable (in aftercommit.events.outcome)      raised by handlers
+├── EffectsUnsupported, CommitRefused, LeaseLost, CommitUnknown                     transactional handlers
+├── InvalidMessage, InvalidSignature, MessageTooLarge                               what came to an inbox
+├── RetryAfterError, Discard, DeadLetter, Unavailable (in aftercommit.events.outcome)      raised by handlers
+└── WrongBatchResult (there too)                                                    what a handler of batches gave
 """
 
 from __future__ import annotations
@@ -175,8 +179,49 @@ class SlotLost(OutboxError, RuntimeError, code="AC045"):
     """The replication slot was dropped, or the server has thrown away what it had not read."""
 
 
+class InvalidMessage(OutboxError, ValueError, code="AC095"):
+    """What came from a broker or in a request is no message that could be consumed once: it has no id, or cannot be
+    read."""
+
+
+class InvalidSignature(OutboxError, PermissionError, code="AC096"):
+    """A webhook was not signed with the secret, or too long ago."""
+
+
+class MessageTooLarge(OutboxError, ValueError, code="AC097"):
+    """The body of a request is over the limit."""
+
+
+class BrokenRelay(OutboxError, RuntimeError, code="AC080"):
+    """A relay has not answered for each of its messages, so none of them counts as sent."""
+
+
+class MessageRefused(OutboxError, RuntimeError, code="AC081"):
+    """A broker is there and did not take a message: nobody would get it, or it could not store it."""
+
+
 class CannotStart(OutboxError, RuntimeError, code="AC050"):
     """The command line could not find or load the outbox that it was told to work with."""
+
+
+class UniqueKeyUnsupported(OutboxError, RuntimeError, code="AC075"):
+    """The event has a unique key, and where it is written none can be kept; nothing was written."""
+
+
+class EffectsUnsupported(OutboxError, TypeError, code="AC070"):
+    """A transactional handler was declared where it cannot work: by its store, its colour, or what it takes as tx."""
+
+
+class CommitRefused(OutboxError, RuntimeError, code="AC071"):
+    """A transactional handler tried to end its transaction, which ends together with its event."""
+
+
+class LeaseLost(OutboxError, RuntimeError, code="AC072"):
+    """While a transactional handler ran, its event became another holder's. What it did is rolled back."""
+
+
+class CommitUnknown(OutboxError, ConnectionError, code="AC073"):
+    """The commit of a transactional handler got no answer. If it happened the event is done; if not, it comes again."""
 
 
 class InvalidPayloadType(OutboxError, TypeError, code="AC017"):
@@ -185,6 +230,10 @@ class InvalidPayloadType(OutboxError, TypeError, code="AC017"):
 
 class UndecodablePayload(OutboxError, ValueError, code="AC018"):
     """A stored payload cannot be turned into what the handler takes. Trying again would not help."""
+
+
+class AddressRefused(OutboxError, RuntimeError, code="AC090"):
+    """The address that the host of a webhook leads to is not one that may be called."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

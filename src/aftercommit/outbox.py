@@ -61,14 +61,14 @@ class Outbox(BlockingPausing):
     ) -> str | None:
         """Write an event in the caller's transaction: an envelope, a type and a payload, or an object.
 
-        Returns the event id, None when a hook suppressed it. Everything is checked before the transaction is touched.
-        By name: key, aggregate_type, aggregate_id, tenant_id, headers, context, available_at or deliver_after.
+        Returns the event id; None when a hook suppressed it, or its unique_key is taken. All is checked before that. By
+        name: key, aggregate_type, aggregate_id, tenant_id, headers, context, available_at, deliver_after, unique_key.
         """
         ids = self._write([self._composer.compose(event, payload, **options)], tx)
         return ids[0] if ids else None
 
     def write_all(self, events: Iterable[object], *, tx: Any = None) -> list[str]:
-        """Write many at once; their ids in order. All are checked before the first is written."""
+        """Write many at once; the ids of what was written, in order. All are checked before the first is written."""
         return self._write([self._composer.compose(event) for event in events], tx)
 
     def _write(self, envelopes: list[EventEnvelope], tx: Any) -> list[str]:

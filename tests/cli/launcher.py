@@ -12,7 +12,7 @@ from tests.cli.kit import Ended, surroundings
 
 #: Forks for every line of arguments. What is loaded is the program, and nothing of a user's.
 _SCRIPT = """
-import gc, json, os, sys
+import atexit, gc, json, os, sys, threading
 from aftercommit.cli.importing import load_command
 from aftercommit.cli.program import COMMANDS, run_program
 from aftercommit import AsyncOutbox, Outbox
@@ -28,7 +28,9 @@ for line in sys.stdin:
             file = os.open(name, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(file, number)
         sys.stdin = open(0, closefd=False)
-        sys.exit(run_program(arguments))
+        code = run_program(arguments)
+        threading._shutdown(), atexit._run_exitfuncs(), sys.stdout.flush()
+        os._exit(code)  # to throw away all its modules would copy the memory that they are in
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """
 

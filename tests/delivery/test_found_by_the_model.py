@@ -59,7 +59,7 @@ def test_a_suspect_that_is_given_up_after_its_mark_has_not_killed(world: World) 
         assert desk.dispatcher.enqueue_cold(row)
         desk.dispatcher.start()
         await marking.wait()
-        desk.dispatcher._is_giving_up = True
+        desk.dispatcher.starts.is_giving_up = True
         go_on.set()
         await desk.ledger.entries.reach(1)
         assert desk.outcome(row) == Release(was_marked=True), "its mark is taken back"

@@ -23,6 +23,7 @@ COUNTERS = (
     "dispatch_deferred",
     "lease_lost",
     "instances_lost",
+    "write_duplicates",
 )
 
 GAUGES: dict[str, tuple[float, ...]] = {

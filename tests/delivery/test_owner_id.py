@@ -51,6 +51,7 @@ def test_two_outboxes_of_one_name_never_settle_each_others_events(any_server_wor
         assert owner(world) == second.owner_id, "not the first one's to settle"
         slow[1].release.set()
         await world.until_settled(1)
+        await world.until_counted(second)
         assert (await second.stats()).counters["dispatch_success"] == 1
 
     world.run(scenario)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from aftercommit import InvalidOption, Outbox, PauseKind
+from aftercommit.delivery import pauses
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.pauses import PUT_OFF_AT_MOST
 from tests.handlers.kit import Colouring, declare, write
@@ -136,11 +137,14 @@ def test_a_pause_ends_by_itself(world: World, colour: Colouring) -> None:
 
 
 @pytest.mark.parametrize("poller", [True, False])
-def test_what_a_process_writes_itself_is_put_off_as_well(world: World, colour: Colouring, poller: bool) -> None:
+def test_what_a_process_writes_itself_is_put_off_as_well(
+    world: World, colour: Colouring, poller: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From memory it would come at once; and a process that never polls hears of pauses, too."""
+    monkeypatch.setattr(pauses, "APART", 0.1)
 
     async def scenario() -> None:
-        seen, outbox, other = Collector(), world.outbox(poller_enabled=poller), world.outbox()
+        seen, outbox, other = Collector(), world.outbox(poller_enabled=poller, poll_interval="100ms"), world.outbox()
         declare(outbox, colour, seen.add)
         async with outbox:
             await other.pause(event_type="A")  # it is not started, and has no handlers

@@ -33,11 +33,6 @@ Colouring = Callable[[Callable[..., Any]], Callable[..., Any]]
 HOUR = timedelta(hours=1)
 
 
-async def until_counted(outbox: Any, times: int = 1) -> None:
-    """Others may see a settled row before it is counted."""
-    await until(lambda: outbox._engine.meter.counts().get("dispatch_success", 0) >= times)
-
-
 async def write(outbox: Any, count: int = 1) -> list[str]:
     async with outbox.transaction():
         return [await outbox.write("Happened", {"number": number}) for number in range(count)]
@@ -76,7 +71,7 @@ def test_a_mark_that_fails_is_repeated_and_the_handler_is_not(
             await write(outbox)
             await world.until_settled(1)
             assert fault.fired == 2
-            await until_counted(outbox)
+            await world.until_counted(outbox)
             counters = (await outbox.stats()).counters
         assert len(seen) == 1
         assert facts(world, "status", "attempts", "locked_by") == [(EventStatus.DONE, 0, None)]
@@ -153,7 +148,7 @@ def test_an_unreachable_store_loses_nothing(world: World, colour: Colouring) -> 
             assert (await outbox.stats()).held == 20
             store.heal()
             await world.until_settled(20)
-            await until_counted(outbox, 20)
+            await world.until_counted(outbox, 20)
             assert (await outbox.stats()).counters["dispatch_success"] == 20
         assert fault.fired >= 2
         assert sorted(seen) == sorted(written)
@@ -340,7 +335,7 @@ def test_a_claim_while_the_outcome_is_being_written_gives_it_a_new_epoch(world: 
             await world.until_settled(1)
             epochs = [[entry.lease.epoch for entry in group] for (group,) in store.calls["settle"]]
             assert epochs == [[1], [2]]
-            await until_counted(outbox)
+            await world.until_counted(outbox)
             counters = (await outbox.stats()).counters
             assert (counters["dispatch_success"], counters.get("lease_lost", 0)) == (1, 0)
         assert len(seen) == 1

@@ -59,6 +59,7 @@ def set_up() -> None:
             "django.contrib.messages",
             "django.contrib.admin",
             "aftercommit.django",
+            "aftercommit.django.inbox",
             "tests.django.shop",
         ],
         MIDDLEWARE=[

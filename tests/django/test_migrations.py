@@ -111,9 +111,16 @@ def test_it_upgrades_tables_of_an_older_release(empty: tuple[str, str], make_out
     call_command("migrate", "aftercommit", "0001", database=alias, verbosity=0)
     made = [columns(alias, table) for table in TABLES]
     drops = {
-        "mysql": ["ALTER TABLE outbox_event DROP INDEX outbox_event_order, DROP COLUMN is_dead, DROP COLUMN order_key"]
+        "mysql": [
+            "ALTER TABLE outbox_event DROP INDEX outbox_event_unique, DROP COLUMN unique_pending",
+            "ALTER TABLE outbox_event DROP INDEX outbox_event_order, DROP COLUMN is_dead, DROP COLUMN order_key, "
+            "DROP COLUMN unique_key",
+        ]
     }
-    plain = [f"DROP INDEX outbox_event_{index}" for index in ("order", "blocking")]
+    plain = [
+        *(f"DROP INDEX outbox_event_{index}" for index in ("order", "blocking", "unique")),
+        "ALTER TABLE outbox_event DROP COLUMN unique_key",
+    ]
     with connections[alias].cursor() as cursor:
         for sql in (
             *drops.get(connections[alias].vendor, plain),
@@ -127,7 +134,7 @@ def test_it_upgrades_tables_of_an_older_release(empty: tuple[str, str], make_out
             cursor.execute(sql)
     call_command("migrate", "aftercommit", database=alias, verbosity=0)
     assert [columns(alias, table) for table in TABLES] == made
-    assert (facts(alias)["version"], facts(alias)["ordered"]) == ("4", "0")
+    assert (facts(alias)["version"], facts(alias)["ordered"]) == ("5", "0")
     assert make_outbox(alias).stats().backlog.new == 0
 
 
@@ -135,7 +142,7 @@ def test_it_can_be_had_as_sql(empty: tuple[str, str], make_outbox: Make) -> None
     """For people who run it themselves."""
     alias, _ = empty
     parts = []
-    for name in ("0001", "0002", "0003"):
+    for name in ("0001", "0002", "0003", "0004"):
         call_command("sqlmigrate", "aftercommit", name, database=alias, stdout=(part := StringIO()), no_color=True)
         parts.append(part.getvalue())
     if connections[alias].vendor == "postgresql":  # the table may be in use, and nothing may begin a transaction
@@ -187,4 +194,4 @@ def test_flush_empties_the_table_between_tests(file_alias: str, make_outbox: Mak
         outbox.write("Placed", 1)
     call_command("flush", database=file_alias, interactive=False, inhibit_post_migrate=True, verbosity=0)
     assert outbox.stats().backlog.new == 0
-    assert facts(file_alias)["version"] == "4"
+    assert facts(file_alias)["version"] == "5"

@@ -49,8 +49,8 @@ def test_wirings_are_settings_here() -> None:
 
 
 def test_the_package_has_no_other_names() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'inbox'"):
-        aftercommit.django.inbox  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'outboxen'"):
+        aftercommit.django.outboxen  # noqa: B018
 
 
 def test_objects_may_be_named_by_their_path(settings_of: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from aftercommit import DuplicateHandler, EventEnvelope, EventMetadata, HandlerSet, any_event
 from aftercommit.events.envelope import EventStatus
+from tests.conftest import in_either_runtime
 from tests.handlers.kit import (
     Colouring,
     Letter,
@@ -309,6 +310,7 @@ async def twice(function: Any, event: Any) -> Any:
     return function(event)
 
 
+@in_either_runtime
 @pytest.mark.parametrize(
     "name",
     [

@@ -1,6 +1,7 @@
 """Read by mypy, never run: what a type checker must refuse ends in `# wrong`, the rest it must take."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -15,6 +16,8 @@ from sqlalchemy.orm import Session
 from aftercommit import (
     AggregateType,
     AsyncOutbox,
+    AsyncTransaction,
+    BatchResult,
     DefaultListenerRegistry,
     EventEnvelope,
     EventListener,
@@ -32,6 +35,7 @@ from aftercommit import (
     OutboxTypedHandler,
     StringAggregateType,
     StringEventType,
+    Transaction,
     any_event,
 )
 
@@ -166,6 +170,40 @@ def named(event: EventEnvelope) -> None: ...
 def generic(event: EventEnvelope, meta: EventMetadata) -> None: ...
 
 
+@outbox.handler(transactional=True)
+def in_session(event: OrderPlaced, tx: Session) -> int:
+    return event.order_id
+
+
+number = in_session(OrderPlaced(1), Session())
+in_session(OrderShipped(1), Session())  # wrong
+
+
+@in_session.fallback
+def in_session_failed(event: OrderPlaced, failure: FailureContext) -> None: ...
+
+
+@in_session.fallback  # wrong
+def in_session_failed_wrongly(event: OrderShipped, failure: FailureContext) -> None: ...
+
+
+@outbox.handler(OrderPlaced, transactional=True, timeout="5s")
+def in_transaction(event: OrderPlaced, meta: EventMetadata, tx: Transaction) -> None: ...
+
+
+@outbox.handler(OrderPlaced, transactional=True)  # wrong
+def in_wrong_transaction(event: OrderShipped, tx: Transaction) -> None: ...
+
+
+@async_outbox.handler("Placed", transactional=True)
+async def in_async_transaction(event: EventEnvelope, tx: AsyncTransaction, meta: EventMetadata) -> None:
+    await tx.execute("SELECT 1")
+
+
+@outbox.handler(transactional=True, timout="5s")  # wrong
+def with_wrong_option(event: OrderPlaced, tx: Transaction) -> None: ...
+
+
 @outbox.handler  # wrong
 def no_parameter() -> None: ...
 
@@ -182,6 +220,12 @@ class Desk:
 
     @handlers.handler(OrderShipped)
     async def on_shipped(self, event: OrderShipped, meta: EventMetadata) -> None: ...
+
+    @handlers.handler(transactional=True)
+    def on_returned(self, event: OrderReturned, tx: Transaction) -> None: ...
+
+    @on_returned.fallback
+    def on_returned_failed(self, event: OrderReturned, failure: FailureContext) -> None: ...
 
     @on_placed.fallback
     def on_placed_failed(self, event: OrderPlaced, failure: FailureContext) -> None: ...
@@ -367,3 +411,41 @@ outbox.subscribe(OrderShipped, receipt)  # wrong
 outbox.subscribe(OrderPlaced, lambda event: event.order_id)
 outbox.subscribe(OrderPlaced, lambda event: event.number)  # wrong
 outbox.subscribe("OrderPlaced", print)  # wrong
+
+
+@outbox.handler(OrderPlaced, batch=100, linger="5ms", id="many")
+def many(events: list[OrderPlaced]) -> BatchResult:
+    return BatchResult([None for _ in events])
+
+
+many([OrderPlaced(1)])
+many(OrderPlaced(1))  # wrong
+
+
+@many.fallback
+def many_failed(event: OrderPlaced, failure: FailureContext) -> None: ...
+
+
+@many.fallback  # wrong
+def many_failed_wrongly(events: list[OrderPlaced], failure: FailureContext) -> None: ...
+
+
+@outbox.handler(batch=100)
+async def many_by_annotation(events: Sequence[OrderPlaced], metas: list[EventMetadata]) -> None: ...
+
+
+@outbox.handler(OrderPlaced, batch=100)  # wrong
+def no_list(event: OrderPlaced) -> None: ...
+
+
+@outbox.handler(OrderPlaced, linger="5ms")  # wrong
+def lingers_alone(event: OrderPlaced) -> None: ...
+
+
+class SendReceipts(OutboxTypedHandler[list[OrderPlaced]]):
+    batch = 100
+
+    def handle(self, payload: list[OrderPlaced], metadata: list[EventMetadata]) -> None: ...
+
+
+outbox.handler(SendReceipts(), linger="5ms", batch=10)

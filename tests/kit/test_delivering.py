@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from aftercommit import (
+    AsyncOutbox,
     Exponential,
     FailureContext,
     Fixed,
@@ -465,3 +466,29 @@ def test_the_clock_of_the_test_begins_now() -> None:
             kit.advance("-1s")
 
     Way("Outbox").play(outbox, scenario)
+
+
+def test_a_transactional_handler_is_called_counted_and_failed_as_any_other(way: Way) -> None:
+    outbox, seen = way.outbox(), []
+
+    def reserve(event, tx):  # type: ignore[no-untyped-def]
+        seen.append("reserve")
+
+    async def reserve_async(event, tx):  # type: ignore[no-untyped-def]
+        seen.append("reserve")
+        await outbox.write("Next", {})
+
+    is_async = isinstance(outbox, AsyncOutbox)
+    handler = outbox.handler("A", id="reserve", transactional=True, retry=Fixed("1s"))(
+        reserve_async if is_async else reserve
+    )
+
+    async def scenario(kit: Any) -> None:
+        await value(kit.write("A", {}))
+        with kit.fail(handler, ValueError("no luck")):
+            assert (await value(kit.drain())).retried == 1
+        kit.advance("1s")
+        result = await value(kit.drain())
+        assert (result.attempts, result.delivered, seen) == (1, 1, ["reserve"])
+
+    way.play(outbox, scenario)

@@ -95,7 +95,13 @@ FOUND_IN: Final = {
 HIDDEN: Final = {Bug.REPLAY_KEEPS_EPOCH}
 
 
-@pytest.mark.parametrize("name", WORLDS)
+#: Walked to their end in the long form only. Each has a smaller sister, and what bugs are looked for in it is as well.
+LONG: Final = {"two hot", "passed dead", "first of a key unseen", "slow settles of a key", "partition"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in WORLDS]
+)
 def test_every_promise_is_kept_in_every_state(name: str) -> None:
     found = explore(LeaseProtocol(WORLDS[name]))
 
@@ -105,7 +111,7 @@ def test_every_promise_is_kept_in_every_state(name: str) -> None:
 
 def test_the_worlds_have_more_than_a_million_states() -> None:
     assert STATES.keys() == WORLDS.keys()
-    assert sum(STATES.values()) > 1_000_000
+    assert sum(states for name, states in STATES.items() if name not in LONG) > 1_000_000
 
 
 @pytest.mark.slow

@@ -74,6 +74,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> CollectorRegistry:
             exporter.delivered(Delivered("Good", "good", result, 0.1, 0.1))
         for method in ("hot_enqueued", "cold_enqueued", "dispatch_success", "dispatch_failure", "dispatch_deferred"):
             getattr(exporter, f"increment_{method}")()
+        exporter.increment_write_duplicates()
         exporter.record_oldest_lag_ms(1)
         found.update(samples(registry))
 

@@ -1,11 +1,14 @@
 """Where the processes of a test are born: an interpreter that has imported everything forks them, so a start costs
-next to nothing. It has one thread and no outbox, so each child begins as a new process would.
+next to nothing. It has one thread and no outbox, so each child begins as a new process would. It ends as one does, too,
+but for the last thing: a Python that throws away all its modules writes to all of its memory, which is copied for that,
+and takes longer than most children have lived. Those that are about forks do that as well.
 
 Run as `python -m tests.promises.nursery FD`; it ends with the socket, and takes along what is left of its children.
 """
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -13,14 +16,22 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
-#: What its children run: each has a `main(argument)`.
+#: What its children run: each has a `main(argument)`. Others are imported when the first child needs them.
 MODULES = [f"tests.promises.{name}" for name in ("worker", "instance", "storm", "walk", "forking")]
+
+#: What they would import themselves, when they are told of their database.
+STORES = [
+    *(f"aftercommit.stores.{name}.target" for name in ("sqlite", "postgres", "mysql", "redis")),
+    *(f"aftercommit.stores.postgres.{name}" for name in ("psycopg_pools", "asyncpg_driver")),
+    *(f"aftercommit.stores.mysql.{name}" for name in ("pymysql_driver", "asyncmy_driver")),
+]
 
 #: Of a request; arguments are small.
 LARGEST = 65536
@@ -107,10 +118,8 @@ class Children:
 
 
 def main(descriptor: int) -> None:
-    for module in MODULES:
-        import_module(module)
-    # No child looks for garbage among what it was born with: it would write to all of it, and so copy all of it.
-    gc.freeze()
+    for module in (*MODULES, *STORES):
+        learn(module)
     children = Children()
     with socket.socket(fileno=descriptor) as there:
         while True:
@@ -120,6 +129,7 @@ def main(descriptor: int) -> None:
             request = json.loads(message)
             match request.pop("do"):
                 case "bear":
+                    learn(request["module"])
                     if not (pid := os.fork()):
                         break
                     answer: object = children.born(pid)
@@ -132,8 +142,34 @@ def main(descriptor: int) -> None:
             there.send(json.dumps(answer).encode())
     if not message:
         children.put_away()
-    else:  # in the child, which ends as any program does
+    else:  # in the child
+        live_and_end(request, descriptors)
+
+
+def live_and_end(request: dict[str, Any], descriptors: list[int]) -> None:
+    """As any program: its threads are waited for, and what is to be called at the end is called."""
+    if request["module"].endswith(".forking"):
         live(request, descriptors)
+        return
+    status = 0
+    try:
+        live(request, descriptors)
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        status = 1
+        sys.excepthook(*sys.exc_info())
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(status)
+
+
+def learn(module: str) -> None:
+    """No child looks for garbage among what it was born with: it would write to all of it, and so copy all of it."""
+    if module not in sys.modules:
+        import_module(module)
+        gc.freeze()
 
 
 def live(request: dict[str, Any], descriptors: list[int]) -> None:

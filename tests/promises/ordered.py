@@ -66,6 +66,8 @@ class OrderedFleet:
         self.journal = fleet.journal
         self.on_dead = on_dead
         self.times = TIMES
+        #: What an instance runs, and how it is told to begin.
+        self.module, self.start = "instance", "start"
         self.members: list[Member] = []
         self._watcher = self._made(ordered=True, on_dead=on_dead)
         self._ice = fleet.folder / "ice"
@@ -94,11 +96,11 @@ class OrderedFleet:
         options = {**self.times, **order, **spec.pop("options", {})}
         plain = {"handler": "both", "gate": None, "failures": 0.0, "obeys": False, "slow": 0.0}
         given = {**self.fleet.place(runtime), **plain, **spec, "options": options}
-        return self.fleet.process("instance", given, **(birth or {}))
+        return self.fleet.process(self.module, given, **(birth or {}))
 
     def join(self, runtime: str = "threads", **spec: Any) -> Member:
         process = self.process(runtime, **spec)
-        member = Member(process, process.tell("start"))
+        member = Member(process, process.tell(self.start))
         self.members.append(member)
         self._note("joined", member)
         return member
@@ -106,7 +108,7 @@ class OrderedFleet:
     def writer(self, runtime: str = "threads", *, birth: dict[str, Any] | None = None) -> Process:
         """It owns nothing, delivers nothing, and wakes those who do."""
         process = self.process(runtime, birth=birth, handler=None, options={"poller_enabled": False})
-        process.tell("start")
+        process.tell(self.start)
         return process
 
     def cluster(self) -> Cluster:

@@ -20,16 +20,30 @@ SQL_SERVERS = [
 ]
 SERVERS = [*SQL_SERVERS, ("redis", "threads"), ("redis", "asyncio")]
 
-#: A test of `fleet` and `runtime` runs in all of these instead of on SQLite alone.
-on_sql_servers = pytest.mark.parametrize(("fleet", "runtime"), SQL_SERVERS, indirect=["fleet"])
-on_servers = pytest.mark.parametrize(("fleet", "runtime"), SERVERS, indirect=["fleet"])
-everywhere = pytest.mark.parametrize(("fleet", "runtime"), EMBEDDED + SERVERS, indirect=["fleet"])
+#: What a process is killed, stopped or asked to end in makes no difference to a driver: of those, each server has one
+#: in every run, and PostgreSQL one of each runtime.
+SELDOM = {("postgres", "asyncio"), ("mariadb", "threads"), ("redis", "asyncio")}
+
+
+def places(*found: tuple[str, ...]) -> list[Any]:
+    return [pytest.param(*each, marks=pytest.mark.slow if each[:2] in SELDOM else ()) for each in found]
+
+
+#: A test of `fleet` and `runtime` runs there instead of on SQLite alone.
+on_servers = pytest.mark.parametrize(("fleet", "runtime"), places(*SERVERS), indirect=["fleet"])
+everywhere = pytest.mark.parametrize(("fleet", "runtime"), places(*EMBEDDED, *SERVERS), indirect=["fleet"])
+
+#: Through every driver, for what drivers have a part in: sessions, and what becomes of them.
+through_drivers = pytest.mark.parametrize(("fleet", "runtime"), SERVERS, indirect=["fleet"])
+through_sql_drivers = pytest.mark.parametrize(("fleet", "runtime"), SQL_SERVERS, indirect=["fleet"])
 
 #: The same with a `colour` of the handler: both on SQLite, on servers the one that the runtime is made for.
 everywhere_in_colour = pytest.mark.parametrize(
     ("fleet", "runtime", "colour"),
-    [(*place, colour) for place in EMBEDDED for colour in ("sync", "async")]
-    + [(*place, "sync" if place[1] == "threads" else "async") for place in SERVERS],
+    places(
+        *((*place, colour) for place in EMBEDDED for colour in ("sync", "async")),
+        *((*place, "sync" if place[1] == "threads" else "async") for place in SERVERS),
+    ),
     indirect=["fleet"],
 )
 

@@ -9,7 +9,7 @@ import pytest
 from aftercommit import EventStatus
 from tests.promises import faults
 from tests.promises.harness import LASTING, Fleet
-from tests.promises.places import everywhere, everywhere_in_colour, on_servers
+from tests.promises.places import everywhere, everywhere_in_colour, through_drivers
 from tests.promises.waiting import pause, until
 
 
@@ -100,7 +100,7 @@ def test_promise_04_fenced_a_lease_that_ran_out_and_that_nobody_took_is_still_it
     assert set(fleet.journal.counts("effect").values()) == {1}
 
 
-@on_servers
+@through_drivers
 def test_promise_04_fenced_a_process_that_stands_still_inside_a_transaction_keeps_no_row_from_others(
     fleet: Fleet, runtime: str
 ) -> None:

@@ -27,11 +27,13 @@ DRIVERS = ("threads", "asyncio", "asyncpg")
 @pytest.mark.parametrize(
     ("fleet", "runtimes", "each"),
     [
-        ("sqlite", PAIR, 1000),
-        ("sqlite", ASYNC_PAIR, 1000),
-        ("sqlite", MIXED, 300),
-        ("postgres", DRIVERS, 1000),
-        ("mariadb", MIXED, 750),
+        ("sqlite", PAIR, 400),
+        ("sqlite", ASYNC_PAIR, 400),
+        ("sqlite", MIXED, 200),
+        ("postgres", DRIVERS, 400),
+        ("mariadb", MIXED, 300),
+        soak("sqlite", PAIR, 10_000),
+        soak("sqlite", ASYNC_PAIR, 10_000),
         soak("postgres", PAIR, 10_000),
         soak("postgres", (*DRIVERS, "asyncpg"), 5000),
         soak("mariadb", PAIR, 10_000),

@@ -29,11 +29,21 @@ def fast(ordered: OrderedFleet, way: str) -> dict[str, object]:
 def differ(early: Process, late: Process) -> None:
     """The fault is there: what the two take the time to be, one asked after the other."""
     clocks = [writer.tell("clocks")["library"] for writer in (late, early)]
-    assert clocks[1] - clocks[0] == pytest.approx(SECONDS, abs=3)
+    assert clocks[1] - clocks[0] == pytest.approx(SECONDS, rel=0.5)
 
 
-@pytest.mark.parametrize(("way", "runtime"), [("patched", "threads"), ("shimmed", "asyncio")])
-@pytest.mark.parametrize("fleet", ["postgres", "mariadb", "redis"], indirect=True)
+@pytest.mark.parametrize(
+    ("fleet", "way", "runtime"),
+    [
+        ("postgres", "patched", "threads"),
+        ("mariadb", "shimmed", "asyncio"),
+        ("redis", "patched", "threads"),
+        pytest.param("postgres", "shimmed", "asyncio", marks=pytest.mark.slow),
+        pytest.param("mariadb", "patched", "threads", marks=pytest.mark.slow),
+        pytest.param("redis", "shimmed", "asyncio", marks=pytest.mark.slow),
+    ],
+    indirect=["fleet"],
+)
 def test_promise_08_order_per_key_is_causal_between_writers_whose_clocks_differ(
     ordered: OrderedFleet, way: str, runtime: str
 ) -> None:

@@ -66,6 +66,7 @@ def test_promise_11_any_exception_leaves_the_worker_alive_and_the_row_right(ever
                     await outbox.write(event_type, {})
             await world.until_settled(1)
             await world.until_settled(len(bad) + 3, status=3)
+            await world.until_counted(outbox)
             assert (await outbox.stats()).counters["dispatch_success"] == 1
             assert outbox.health().is_healthy
         assert seen == ["fine"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from tests.promises.harness import LASTING, Fleet
-from tests.promises.places import everywhere, everywhere_in_colour, on_servers
+from tests.promises.places import everywhere, everywhere_in_colour, through_drivers
 from tests.promises.sessions import sessions
 from tests.promises.waiting import pause, until
 
@@ -73,7 +73,7 @@ def test_promise_15_clean_stop_sigterm_at_any_moment_of_a_start_leaves_no_lease(
     assert fleet.journal.counts("effect") == dict.fromkeys(fleet.all_delivered(), 1)
 
 
-@on_servers
+@through_drivers
 def test_promise_15_clean_stop_leaves_no_connection_on_the_server(fleet: Fleet, runtime: str) -> None:
     """F63: the process goes on after close(), and its sessions are gone. So they are after a second life."""
     worker = fleet.worker(runtime, gated=True, worker_count=1, drain_timeout=0, **LASTING)

@@ -15,7 +15,7 @@ from aftercommit.stores.sql.execution import Fault
 from tests.promises import faults
 from tests.promises.harness import LASTING, QUICK, Fleet, Process
 from tests.promises.nursery import Nursery
-from tests.promises.places import SERVERS, on_servers, on_sql_servers, world_of
+from tests.promises.places import SERVERS, places, through_drivers, through_sql_drivers, world_of
 from tests.promises.proxy import Proxy
 from tests.promises.sessions import kill_sessions, sessions
 from tests.promises.waiting import pause, until
@@ -44,7 +44,7 @@ def only_known(errors: list[str]) -> bool:
     return all(error.startswith(("builtins.Connection", *KNOWN)) for error in errors)
 
 
-@on_servers
+@through_drivers
 def test_promise_02_nothing_lost_when_all_sessions_are_killed_again_and_again(fleet: Fleet, runtime: str) -> None:
     """F83: while it writes, delivers, settles and claims."""
     worker = fleet.worker(runtime, hot_queue_capacity=3, **QUICK)
@@ -58,7 +58,7 @@ def test_promise_02_nothing_lost_when_all_sessions_are_killed_again_and_again(fl
     works_without_errors_again(fleet, worker)
 
 
-@on_servers
+@through_drivers
 def test_promise_02_nothing_lost_when_sessions_are_killed_that_nobody_uses(fleet: Fleet, runtime: str) -> None:
     """The next transaction begins on a new connection, and the caller notices nothing."""
     writer = fleet.worker(runtime, handler=None)
@@ -71,7 +71,7 @@ def test_promise_02_nothing_lost_when_sessions_are_killed_that_nobody_uses(fleet
     assert len(fleet.all_delivered()) == 6
 
 
-@on_sql_servers
+@through_sql_drivers
 def test_promise_02_nothing_lost_when_a_commit_is_cut_in_two(fleet: Fleet, runtime: str) -> None:
     """F03: before the server hears of it nothing is done, when only the answer is lost all is. Nobody can tell."""
     assert fleet.url is not None
@@ -96,7 +96,7 @@ def test_promise_02_nothing_lost_when_a_commit_is_cut_in_two(fleet: Fleet, runti
     proxy.close()
 
 
-@on_sql_servers
+@through_sql_drivers
 def test_promise_04_fenced_a_transaction_of_the_store_that_stands_still_is_ended_by_the_server(
     fleet: Fleet, runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +121,7 @@ def test_promise_04_fenced_a_transaction_of_the_store_that_stands_still_is_ended
     until(lambda: not sessions(fleet.table), what="the end of all sessions")
 
 
-@pytest.fixture(params=SERVERS, ids="-".join)
+@pytest.fixture(params=places(*((place,) for place in SERVERS)), ids="-".join)
 def way(request: pytest.FixtureRequest) -> tuple[str, str]:
     """A private server, and a runtime."""
     database, runtime = request.param

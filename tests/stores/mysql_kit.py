@@ -22,7 +22,7 @@ DRIVERS = {"pymysql": Colour.BLOCKING, "asyncmy": Colour.ASYNC}
 
 TIMES = frozenset({"occurred_at", "scheduled_at", "created_at", "available_at", "done_at", "locked_at", "lease_until"})
 
-COMPUTED = frozenset({"is_dead", "order_key"})
+COMPUTED = frozenset({"is_dead", "order_key", "unique_pending"})
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

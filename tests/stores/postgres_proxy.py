@@ -9,8 +9,8 @@ from math import inf
 from typing import Any
 from urllib.parse import urlsplit
 
-#: The message of the simple protocol that commits.
-COMMIT = b"COMMIT\x00"
+#: The messages of the simple protocol that commit.
+COMMIT = (b"COMMIT\x00", b"COMMIT;\x00")
 
 
 class Proxy:
@@ -76,7 +76,7 @@ class Proxy:
                     continue
                 if self._cut is not None and self._cut[1] in said:
                     (how, _), self._cut = self._cut, None
-                if how is not None and COMMIT in said:
+                if how is not None and any(words in said for words in COMMIT):
                     is_cut.set()
                     self.cuts += 1
                     if how == "after":

@@ -154,7 +154,7 @@ class Connection:
             self._commit()
         elif sql == "SELECT @@TRANCOUNT":
             return [(self.depth,)], -1
-        elif found := re.fullmatch(r"(SAVE|ROLLBACK) TRANSACTION (\w+)", sql):
+        elif found := re.fullmatch(r"(SAVE|ROLLBACK) TRANSACTION \[?(\w+)\]?", sql):
             self._savepoint(*found.groups())
         elif sql == INSERT:
             return None, self._insert(parameters[0])

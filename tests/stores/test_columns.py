@@ -141,8 +141,10 @@ def test_the_table_in_sql_server() -> None:
         Kind.BYTES: "varbinary(max)",
         Kind.INSTANT: "datetime2(6)",
     }
-    script = "\n".join(Statements(SQLSERVER, TableNames("outbox_event", None, ("[", "]"))).migrations()[0].statements)
+    migrations = Statements(SQLSERVER, TableNames("outbox_event", None, ("[", "]"))).migrations()
+    script = "\n".join(migrations[0].statements)
     table = script[script.index("CREATE TABLE [outbox_event]") :]
+    table += "".join(f"\n  {added}," for added in re.findall(r"ADD (unique_key .*)", migrations[4].statements[0]))
     found = re.findall(
         r"^  ([a-z_]+) ((?:nvarchar|datetime2|varbinary)\(\w+\)|smallint|int|bigint)(.*?),$", table, re.M
     )

@@ -83,7 +83,9 @@ LOSSES = {"handler": "of another handler", "owner": "by another owner", "epoch":
 
 
 @pytest.mark.parametrize("part", LOSSES)
-@pytest.mark.parametrize("statement", ["done", "retry", "dead", "defer", "release", "mark_suspect", "renew"])
+@pytest.mark.parametrize(
+    "statement", ["done", "retry", "dead", "defer", "release", "mark_suspect", "renew", "done_in_part"]
+)
 def test_a_fence_with_a_gap_is_seen(bites: Any, statement: str, part: str) -> None:
     gap = " AND ".join(text for name, text in FENCE.items() if name != part)
     changes = {statement: ("{fence}", gap)}
@@ -320,6 +322,11 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
     ],
     "test_a_dead_event_without_a_key_blocks_only_other_rows_of_itself": [
         ("blocked", "event_key IS NOT NULL OR", "1 OR"),
+    ],
+    "test_a_row_that_is_done_in_part_keeps_its_lease_and_what_was_done": [
+        ("done_in_part", "held.done", "NULL"),
+        ("done_in_part", "held.done", "held.done, locked_by = NULL"),
+        ("done_in_part", "held.done", "held.done, abandoned = 1"),
     ],
     "test_completed_rows_are_deleted_when_asked_to": [
         ("delete", "{fence}", "{table}.event_id = held.event_id"),

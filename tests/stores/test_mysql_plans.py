@@ -123,6 +123,9 @@ def test_equal_due_times_are_passed_over_by_position(table: Table, store: Any) -
     assert len(claim.rows) == BATCH
     assert all(row.position > middle for row in claim.rows)
     assert count < FEW
+    # What stood in the index under the times before is there until no transaction of the whole server may want it, and
+    # is read meanwhile: the tests that come next would count it.
+    table.read("OPTIMIZE TABLE outbox_event")
 
 
 def test_an_old_snapshot_makes_a_claim_no_dearer(table: Table, store: Any) -> None:

@@ -139,7 +139,7 @@ def test_an_upgrade_lets_writers_write(table: Table, monkeypatch: pytest.MonkeyP
         demands = {"ADD COLUMN": "ALGORITHM=INSTANT", "ADD INDEX": "ALGORITHM=INPLACE, LOCK=NONE"}
 
     async def demanding(self: Any, sql: str, parameters: Any = ()) -> Any:
-        if f"\n    {text}" in sql or f" {text} " in sql:
+        if f"\n    {text}" in sql or f" {text} " in sql or f" {text.replace('ADD', 'ADD UNIQUE')} " in sql:
             seen.append(sql)
             sql = sql[: sql.rindex("'")] + f", {demands[text]}')"
         return await real(self, sql, parameters)
@@ -148,7 +148,7 @@ def test_an_upgrade_lets_writers_write(table: Table, monkeypatch: pytest.MonkeyP
     store = store_at(table.url, table="old")
     run(store.create_schema())
     run(store.close())
-    assert len(seen) == 1
+    assert len(seen) == 3
     assert indexes(table, "old") == indexes(table, "outbox_event")
 
 

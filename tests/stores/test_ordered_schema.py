@@ -131,8 +131,9 @@ def test_order_is_changed_by_create_schema(path: Path) -> None:
 
 def age(execute: Callable[[str], Any], table: str, side: str) -> None:
     """As the first release made it: no order, no fleet, no failures."""
-    for index in ("order", "blocking"):
+    for index in ("order", "blocking", "unique"):
         execute(f"DROP INDEX {table}_{index}")
+    execute(f"ALTER TABLE {table} DROP COLUMN unique_key")
     for noun in ("instance", "partition", "failure", "pause"):
         execute(f"DROP TABLE {side}_{noun}")
     execute(f"DELETE FROM {side}_schema WHERE name IN ('ordered', 'on_dead')")
@@ -143,12 +144,12 @@ def age(execute: Callable[[str], Any], table: str, side: str) -> None:
 def test_an_older_table_is_upgraded_as_unordered(path: Path, colour: Colour) -> None:
     opened(path)
     age(lambda sql: alter(path, sql), "outbox_event", "outbox")
-    with pytest.raises(SchemaMismatch, match="at version 1, this release needs 4"):
+    with pytest.raises(SchemaMismatch, match="at version 1, this release needs 5"):
         opened(path, create_schema=False)
     with pytest.raises(SchemaMismatch, match="was made with ordered=False"):
         opened(path, ordered=True)
     found = facts(path)
-    assert (found["ordered"], found["on_dead"], found["version"]) == ("0", "block", "4")
+    assert (found["ordered"], found["on_dead"], found["version"]) == ("0", "block", "5")
 
     async def scenario() -> None:
         store = store_at(path, colour)
@@ -176,7 +177,7 @@ def test_an_older_table_on_postgresql_is_upgraded_beside_writers(way: Way, postg
     )
     assert {f"{TABLE}_order", f"{TABLE}_blocking"} <= {row["name"] for row in valid}
     kept = dict(row.values() for row in postgres_table.read(f"SELECT name, value FROM {TABLE}_schema"))
-    assert (kept["ordered"], kept["on_dead"], kept["version"]) == ("0", "block", "4")
+    assert (kept["ordered"], kept["on_dead"], kept["version"]) == ("0", "block", "5")
 
 
 # ---------------------------------------------------------------- options on their way

@@ -9,17 +9,23 @@ from urllib.parse import quote
 import pytest
 
 from aftercommit.stores.detect import open_store
-from aftercommit.testing import SqlConformance, StoreConformance
+from aftercommit.testing import SqlConformance, SqlHooks, StoreConformance
+from aftercommit.testing.claiming import ClaimingContract
+from aftercommit.testing.fidelity import FidelityContract
+from aftercommit.testing.fleet import FleetContract
+from aftercommit.testing.heads import HeadsContract
+from aftercommit.testing.sharing import SharingContract
+from aftercommit.testing.writing import WritingContract
 from tests.stores.kit import run_in
 from tests.stores.postgres_kit import DRIVERS, Table
 
 
-class TestPostgres(SqlConformance, StoreConformance):
-    """The contract, and what only PostgreSQL can do."""
+class PostgresHooks(SqlHooks):
+    """A store in this worker's database."""
 
-    @pytest.fixture(params=DRIVERS, autouse=True)
-    def database(self, request: pytest.FixtureRequest, postgres_table: Table) -> None:
-        scheme, self.colour = DRIVERS[request.param]
+    @pytest.fixture(autouse=True)
+    def database(self, driver: str, postgres_table: Table) -> None:
+        scheme, self.colour = DRIVERS[driver]
         self.table = postgres_table
         self.url = scheme + "://" + postgres_table.url.partition("://")[2]
 
@@ -50,3 +56,17 @@ class TestPostgres(SqlConformance, StoreConformance):
     def make_schema(self, name: str) -> None:
         self.table.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
         self.table.execute(f'CREATE SCHEMA "{name}"')
+
+
+@pytest.mark.parametrize(
+    "driver", ["psycopg", "asyncpg", pytest.param("psycopg-async", marks=pytest.mark.slow)], scope="class"
+)
+class TestPostgres(PostgresHooks, SqlConformance, StoreConformance):
+    """The contract, and what only PostgreSQL can do."""
+
+
+@pytest.mark.parametrize("driver", ["psycopg-async"], scope="class")
+class TestPsycopgAsync(
+    PostgresHooks, WritingContract, FidelityContract, ClaimingContract, SharingContract, HeadsContract, FleetContract
+):
+    """It sends and reads values as psycopg does in threads, so in every run it shows its own way of waiting."""

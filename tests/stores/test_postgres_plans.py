@@ -12,13 +12,13 @@ import psycopg
 import pytest
 from psycopg.rows import tuple_row
 
-from aftercommit.events.claims import ClaimRequest, QueryResult, Settlement
+from aftercommit.events.claims import ClaimRequest, NewEvent, QueryResult, Settlement
 from aftercommit.events.outcome import DONE
 from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.sql.words import FILTERED
-from aftercommit.testing.kit import LEASE, lease_of
+from aftercommit.testing.kit import LEASE, event, lease_of
 from tests.stores.postgres_kit import Table, Way
 
 BATCH = 50
@@ -281,3 +281,28 @@ def test_other_statements_read_what_they_are_about(postgres_table: Table, name: 
         connection.rollback()
     assert sum(map(rows_read, nodes(found[0]["Plan"]))) <= 5 * BATCH
     run(store.close())
+
+
+def test_claims_of_rows_with_a_unique_key_stay_on_their_page(way: Way, own_table: Table) -> None:
+    """HOT: a claim touches no index, that of unique keys among them, which holds nothing of what has none."""
+
+    async def scenario() -> None:
+        async with way.opened() as store:
+            opened = await store.begin()
+            rows = [
+                NewEvent(event(unique_key=str(number) if number % 2 else None), 7) for number in range(10)
+            ]  # of one page
+            assert list((await store.insert_unique(opened, rows)).refused) == []
+            await opened.commit()
+            assert len((await store.claim(ClaimRequest("alice", 10, LEASE, 0.0))).rows) == 10
+            for _ in range(4):
+                await store.executor.fetch("SELECT pg_stat_force_next_flush()")
+
+    own_table.execute("SELECT pg_stat_force_next_flush()")
+    counts = "SELECT n_tup_upd - n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'outbox_event'"
+    before = own_table.value(counts)
+    way.run(scenario)
+    assert own_table.value(counts) == before
+    own_table.execute("VACUUM ANALYZE outbox_event")
+    entries = own_table.value("SELECT reltuples::int FROM pg_class WHERE relname = 'outbox_event_unique'")
+    assert entries == 5

@@ -267,7 +267,7 @@ def test_a_server_that_knows_the_command_is_refused_for_what_it_lacks(
 
 def _pair(start: Start) -> tuple[OwnServer, OwnServer]:
     """A primary with a replica that has caught up. Replicas want a port."""
-    primary = start("--port", str(port := _free_port()))
+    primary = start("--port", str(port := _free_port()), "--repl-diskless-sync-delay", "0")
     replica = start("--replicaof", f"127.0.0.1 {port}")
     deadline = time.monotonic() + 60
     while primary.client.info("replication").get("slave0", {}).get("state") != "online":

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from aftercommit import OutboxError, StoreUnavailable
+from aftercommit.stores.redis import durability
 from tests.power import PoweredRedis
 from tests.redis_database import RedisDatabase
 from tests.redis_servers import PrivateRedis, RedisReplicas, connected
@@ -187,17 +188,20 @@ def test_a_failover_loses_nothing_that_a_replica_has_confirmed(
 
 
 def test_what_no_replica_confirms_is_said_to_be_unconfirmed(
-    redis_replicas: RedisReplicas, runtime: str, tmp_path: Path
+    redis_replicas: RedisReplicas, runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The caller hears of it, and after the failover the event is gone: without the error it would have been lost."""
     world = world_at(f"{redis_replicas.master.url}?durability=wait:1", runtime, tmp_path)
 
     async def scenario() -> str:
         outbox = world.outbox()
+        monkeypatch.setattr(durability, "PATIENCE", 50)
+        impatient = world.outbox()
+        await impatient.stats()  # it has been there as long as the replica
         confirmed: str = await outbox.write("Placed", {})
         redis_replicas.stop_following()
         with pytest.raises(StoreUnavailable, match="durability='wait:1' was not reached: 0 instead of 1"):
-            await outbox.write("Placed", {})
+            await impatient.write("Placed", {})
         return confirmed
 
     confirmed = world.run(scenario)

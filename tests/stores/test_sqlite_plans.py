@@ -99,7 +99,7 @@ def plan_of(path: Path, name: str) -> str:
 WHOLE = re.compile(r"(SCAN|SEARCH) outbox_event(?! USING)")
 
 
-HELD = {"done", "retry", "dead", "defer", "release", "renewable", "renew", "mark_suspect", "delete"}
+HELD = {"done", "retry", "dead", "defer", "release", "renewable", "renew", "mark_suspect", "delete", "done_in_part"}
 
 INDEXES = {
     "claim_select": "SEARCH outbox_event USING INDEX outbox_event_pending (available_at>? AND available_at<?)",

@@ -53,7 +53,10 @@ def settings(path: Path, table: str = "outbox_schema") -> dict[str, str]:
 DEFAULT_NAMES = {
     "outbox_event",
     *(f"outbox_{side}" for side in ("schema", "instance", "partition", "failure", "pause")),
-    *(f"outbox_event_{index}" for index in ("event", "pending", "ended", "dead", "order", "blocking", "failed")),
+    *(
+        f"outbox_event_{index}"
+        for index in ("event", "pending", "ended", "dead", "order", "blocking", "failed", "unique")
+    ),
 }
 
 
@@ -74,7 +77,7 @@ def test_the_tables_are_made_on_first_use(path: Path, colour: Colour) -> None:
     made = settings(path)
     assert len(made.pop("store_id")) == 36
     assert made == {
-        "version": "4",
+        "version": "5",
         "oldest_code": "1",
         "partitions": str(PARTITION_COUNT),
         "hash": HASH_NAME,
@@ -237,8 +240,8 @@ def test_a_write_into_a_database_without_the_table_says_what_is_missing(path: Pa
 @pytest.mark.parametrize(
     ("changes", "message", "fix"),
     [
-        ({"version": "0"}, "at version 0, this release needs 4", "create_schema()"),
-        ({"version": "6", "oldest_code": "5"}, "serves releases from 5 on; this one is 4", "upgrade aftercommit"),
+        ({"version": "0"}, "at version 0, this release needs 5", "create_schema()"),
+        ({"version": "7", "oldest_code": "6"}, "serves releases from 6 on; this one is 5", "upgrade aftercommit"),
         ({"partitions": "64"}, f"64 partitions by {HASH_NAME}", "the release that the table was made with"),
         ({"hash": "fnv1a"}, f"fnv1a, this release uses {PARTITION_COUNT} by {HASH_NAME}", "the release that"),
     ],
@@ -263,7 +266,7 @@ def test_tables_of_another_make_are_refused_with_the_fix(
 
 
 @pytest.mark.parametrize(
-    "changes", [{"version": "6", "oldest_code": "5"}, {"partitions": "64"}, {"hash": "fnv1a"}], ids=str
+    "changes", [{"version": "7", "oldest_code": "6"}, {"partitions": "64"}, {"hash": "fnv1a"}], ids=str
 )
 def test_a_store_that_may_create_refuses_them_too(path: Path, changes: dict[str, str]) -> None:
     opened(path)
@@ -279,14 +282,14 @@ def test_a_store_that_may_create_refuses_them_too(path: Path, changes: dict[str,
 def test_a_newer_schema_that_serves_this_release_is_used_and_left_as_it_is(path: Path) -> None:
     """So that a rolling deploy goes on."""
     opened(path)
-    alter(path, "UPDATE outbox_schema SET value = '5' WHERE name = 'version'")
+    alter(path, "UPDATE outbox_schema SET value = '6' WHERE name = 'version'")
     alter(path, "ALTER TABLE outbox_event ADD COLUMN from_the_future TEXT")
     store = store_at(path)
     run(store.open())
     run(insert(store, given_event := event()))
     assert ids(run(take(store))) == [given_event.event_id]
     run(store.close())
-    assert (settings(path)["version"], settings(path)["oldest_code"]) == ("5", "1")
+    assert (settings(path)["version"], settings(path)["oldest_code"]) == ("6", "1")
 
 
 # ---------------------------------------------------------------- names
@@ -310,7 +313,10 @@ def test_a_table_of_another_name_has_side_tables_of_that_name(path: Path, table:
     assert objects(path) - DEFAULT_NAMES == {
         table,
         *(f"{table}_{side}" for side in ("schema", "instance", "partition", "failure", "pause")),
-        *(f"{table}_{index}" for index in ("event", "pending", "ended", "dead", "order", "blocking", "failed")),
+        *(
+            f"{table}_{index}"
+            for index in ("event", "pending", "ended", "dead", "order", "blocking", "failed", "unique")
+        ),
     }
 
 

@@ -88,8 +88,14 @@ def test_query_parameters_are_refused(tmp_path: Path) -> None:
     assert "factory" in caught.value.fix
 
 
-@pytest.mark.parametrize("url", ["sqlite://", ":memory:", "sqlite:///:memory:", "sqlite:///", "SQLite://"])
-@either_colour
+@pytest.mark.parametrize(
+    ("url", "colour"),
+    [
+        ("sqlite://", Colour.BLOCKING),
+        ("sqlite://", Colour.ASYNC),
+        *((url, Colour.BLOCKING) for url in (":memory:", "sqlite:///:memory:", "sqlite:///", "SQLite://")),
+    ],
+)
 def test_a_database_without_a_name_is_a_private_file(url: str, colour: Colour) -> None:
     """It is a file, so that every thread sees the same, and it goes when nobody has it any more."""
     stores = [open_store(url, colour), open_store(url, colour)]

@@ -4,6 +4,7 @@ to the conformance suite (test_sqlserver_contract.py)."""
 from __future__ import annotations
 
 import re
+from functools import cache
 from importlib.resources import files
 from itertools import dropwhile
 from pathlib import Path
@@ -34,6 +35,9 @@ ODD = TableNames("ORDER", "USER", DIALECT.quotes)
 #: What each file is made of. A statement that the parser merely passes through would be a Command.
 KINDS = {
     "insert": [exp.Declare, exp.Insert],
+    "insert_unique": [exp.Declare, exp.Insert],
+    "unique_holder": [exp.Select],
+    "unwrite": [exp.Declare, exp.Delete],
     "claim": [exp.Declare, exp.Update],
     "done": [exp.Update],
     "delete": [exp.Delete],
@@ -43,6 +47,7 @@ KINDS = {
     "release": [exp.Update],
     "renew": [exp.Declare, exp.Update],
     "mark_suspect": [exp.Update],
+    "done_in_part": [exp.Update],
     "surviving": [exp.Select],
     "next_due": [exp.Declare, exp.Select],
     "query_dead": [exp.Declare, exp.Select],
@@ -117,6 +122,7 @@ READING = ("READPAST", "READCOMMITTEDLOCK")
 #: The hints of each statement's tables, in the order of the text.
 HINTS = {
     "claim": [(*PICKING, "INDEX")],
+    "insert_unique": [("UPDLOCK", "HOLDLOCK", "INDEX")],
     "done": [("ROWLOCK",)],
     "delete": [("ROWLOCK",)],
     "retry": [("ROWLOCK",)],
@@ -124,6 +130,7 @@ HINTS = {
     "dead": [("ROWLOCK",)],
     "release": [("ROWLOCK",)],
     "mark_suspect": [("ROWLOCK",)],
+    "done_in_part": [("ROWLOCK",)],
     "renew": [PICKING],
     "replay_after": [PICKING],
     "purge": [("ROWLOCK",), PICKING, PICKING],
@@ -163,11 +170,17 @@ def names(request: pytest.FixtureRequest) -> TableNames:
     return request.param
 
 
-@pytest.fixture
-def loaded(names: TableNames) -> Statements:
+@cache
+def load(names: TableNames) -> Statements:
     return Statements(DIALECT, names)
 
 
+@pytest.fixture
+def loaded(names: TableNames) -> Statements:
+    return load(names)
+
+
+@cache
 def parsed(sql: str) -> list[exp.Expression]:
     return [each for each in sqlglot.parse(THROW.sub("", sql), dialect="tsql") if each is not None]
 
@@ -184,16 +197,16 @@ def outputs(update: exp.Expression) -> list[exp.Expression]:
 # ---------------------------------------------------------------- the files
 
 
-@pytest.mark.parametrize("name", [*FILES, *MIGRATIONS])
-def test_every_file_begins_with_its_promise(name: str) -> None:
-    text = (FILES | MIGRATIONS)[name]
-    first, *rest = text.splitlines()
-    rest = list(dropwhile(lambda line: line.startswith("--"), rest))
-    assert re.fullmatch(r"-- [A-Z].{10,}[.]", first), first
-    assert text.isascii(), "read the same wherever it is read"
-    assert not [line for line in rest if "--" in line]
-    assert text.endswith("\n")
-    assert max(map(len, text.splitlines())) <= 125
+def test_every_file_begins_with_its_promise() -> None:
+    for name in (*FILES, *MIGRATIONS):
+        text = (FILES | MIGRATIONS)[name]
+        first, *rest = text.splitlines()
+        rest = list(dropwhile(lambda line: line.startswith("--"), rest))
+        assert re.fullmatch(r"-- [A-Z].{10,}[.]", first), first
+        assert text.isascii(), f"{name}: read the same wherever it is read"
+        assert not [line for line in rest if "--" in line], name
+        assert text.endswith("\n"), name
+        assert max(map(len, text.splitlines())) <= 125, name
 
 
 def test_every_statement_is_used() -> None:
@@ -217,68 +230,68 @@ def test_every_statement_of_a_store_that_returns_rows_is_there() -> None:
 # ---------------------------------------------------------------- as T-SQL
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_statement_is_t_sql(name: str, loaded: Statements) -> None:
-    found = parsed(loaded[name].sql)
-    assert [type(each) for each in found] == KINDS[name]
-    assert not [each for one in found for each in one.find_all(exp.Command)], "the parser gave up"
+def test_every_statement_is_t_sql(loaded: Statements) -> None:
+    for name in NAMES:
+        found = parsed(loaded[name].sql)
+        assert [type(each) for each in found] == KINDS[name], name
+        assert not [each for one in found for each in one.find_all(exp.Command)], f"{name}: the parser gave up"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_parameter_has_a_marker(name: str, loaded: Statements) -> None:
-    statement = loaded[name]
-    markers = [each for one in parsed(statement.sql) for each in one.find_all(exp.Placeholder)]
-    assert len(markers) == statement.sql.count("?") == len(statement.names)
-    assert "{" not in statement.sql
-    assert not re.search(r"(?<![:\w]):\w", statement.sql), "a parameter that was not seen"
+def test_every_parameter_has_a_marker(loaded: Statements) -> None:
+    for name in NAMES:
+        statement = loaded[name]
+        markers = [each for one in parsed(statement.sql) for each in one.find_all(exp.Placeholder)]
+        assert len(markers) == statement.sql.count("?") == len(statement.names), name
+        assert "{" not in statement.sql, name
+        assert not re.search(r"(?<![:\w]):\w", statement.sql), f"{name}: a parameter that was not seen"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_statement_names_every_parameter_once(name: str, loaded: Statements) -> None:
+def test_a_statement_names_every_parameter_once(loaded: Statements) -> None:
     """A marker has one type for the driver to find out, whether its value is NULL or not."""
-    assert len(set(loaded[name].names)) == len(loaded[name].names)
+    for name in NAMES:
+        assert len(set(loaded[name].names)) == len(loaded[name].names), name
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_variables_are_declared_before_they_are_used(name: str, loaded: Statements) -> None:
+def test_variables_are_declared_before_they_are_used(loaded: Statements) -> None:
     """And none is used in the DECLARE that declares it, where the server does not know it yet."""
-    known: set[str] = set()
-    for one in parsed(loaded[name].sql):
-        if isinstance(one, exp.Execute):
-            continue  # names of the procedure's arguments look the same
-        declared = [each for item in one.expressions for each in item.this] if isinstance(one, exp.Declare) else []
-        new = {each.name for each in declared}
-        used = [
-            each.name
-            for each in one.find_all(exp.Parameter)
-            if not any(each is it for it in declared) and each.name.islower()  # @@ROWCOUNT is the server's own
-        ]
-        assert set(used) <= known, name
-        known |= new
+    for name in NAMES:
+        known: set[str] = set()
+        for one in parsed(loaded[name].sql):
+            if isinstance(one, exp.Execute):
+                continue  # names of the procedure's arguments look the same
+            declared = [each for item in one.expressions for each in item.this] if isinstance(one, exp.Declare) else []
+            new = {each.name for each in declared}
+            used = [
+                each.name
+                for each in one.find_all(exp.Parameter)
+                if not any(each is it for it in declared) and each.name.islower()  # @@ROWCOUNT is the server's own
+            ]
+            assert set(used) <= known, name
+            known |= new
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_tables_are_quoted_and_in_their_schema(name: str, names: TableNames, loaded: Statements) -> None:
-    for table in (each for one in parsed(loaded[name].sql) for each in one.find_all(exp.Table)):
-        if table.name.lower() in (names.table.lower(), *(names.side(each).lower() for each in SIDES)):
-            assert table.this.args["quoted"], table.sql()
-            assert table.db == (names.schema or "")
+def test_tables_are_quoted_and_in_their_schema(names: TableNames, loaded: Statements) -> None:
+    for name in NAMES:
+        for table in (each for one in parsed(loaded[name].sql) for each in one.find_all(exp.Table)):
+            if table.name.lower() in (names.table.lower(), *(names.side(each).lower() for each in SIDES)):
+                assert table.this.args["quoted"], table.sql()
+                assert table.db == (names.schema or ""), name
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_hints_stand_where_they_are_promised_and_nowhere_else(name: str, loaded: Statements) -> None:
+def test_hints_stand_where_they_are_promised_and_nowhere_else(loaded: Statements) -> None:
     """READPAST in a database that reads snapshots is refused without READCOMMITTEDLOCK. Inserts have none."""
-    found = [
-        tuple(hint.name.upper() for hint in table.expressions)
-        for one in parsed(loaded[name].sql)
-        for table in one.find_all(exp.WithTableHint)
-    ]
-    in_text = re.findall(r"WITH \(((?:[A-Z]+(?:, )?)+(?:\(\[\w+\]\))?)\)", loaded[name].sql)
-    promised = HINTS.get(name, [])
-    assert sorted(found) == sorted(promised)
-    assert [tuple(re.findall(r"[A-Z]{4,}(?![\w\]])", each)) for each in in_text] == promised
-    for hints in found:
-        assert "READPAST" not in hints or "READCOMMITTEDLOCK" in hints
+    for name in NAMES:
+        found = [
+            tuple(hint.name.upper() for hint in table.expressions)
+            for one in parsed(loaded[name].sql)
+            for table in one.find_all(exp.WithTableHint)
+        ]
+        in_text = re.findall(r"WITH \(((?:[A-Z]+(?:, )?)+(?:\(\[\w+\]\))?)\)", loaded[name].sql)
+        promised = HINTS.get(name, [])
+        assert sorted(found) == sorted(promised), name
+        assert [tuple(re.findall(r"[A-Z]{4,}(?![\w\]])", each)) for each in in_text] == promised, name
+        for hints in found:
+            assert "READPAST" not in hints or "READCOMMITTEDLOCK" in hints, name
 
 
 # ---------------------------------------------------------------- claim
@@ -290,7 +303,7 @@ def test_a_claim_returns_the_columns_that_every_claim_returns(loaded: Statements
     theirs = [each.name if isinstance(each, exp.Column) else "" for each in select.expressions]
     ours = [each.name if isinstance(each, exp.Column) else "" for each in outputs(last(loaded["claim"]))]
     assert ours == theirs
-    assert [number for number, name in enumerate(ours) if not name] == [21, 22], "whether it is taken over, and now"
+    assert [number for number, name in enumerate(ours) if not name] == [22, 23], "whether it is taken over, and now"
     columns = [each for each in outputs(last(loaded["claim"])) if isinstance(each, exp.Column)]
     assert {each.table for each in columns} == {"deleted"}
 
@@ -306,36 +319,45 @@ def test_a_claim_goes_by_the_index_of_what_is_pending(names: TableNames, loaded:
     assert claim.this.name == claim.find(exp.CTE).alias == "due"
 
 
-@pytest.mark.parametrize("name", ["done", "retry", "defer", "dead", "release", "renew", "delete"])
-def test_a_settle_returns_the_rows_that_it_changed(name: str, loaded: Statements) -> None:
-    side = "deleted" if name == "delete" else "inserted"
-    assert [each.sql() for each in outputs(last(loaded[name]))] == [f"{side}.event_id", f"{side}.handler_id"]
+def test_a_settle_returns_the_rows_that_it_changed(loaded: Statements) -> None:
+    for name in ("done", "retry", "defer", "dead", "release", "renew", "delete"):
+        side = "deleted" if name == "delete" else "inserted"
+        assert [each.sql() for each in outputs(last(loaded[name]))] == [f"{side}.event_id", f"{side}.handler_id"], name
 
 
 def test_a_replay_returns_positions(loaded: Statements) -> None:
     assert [each.sql() for each in outputs(last(loaded["replay_after"]))] == ["inserted.position"]
 
 
-@pytest.mark.parametrize("name", [name for name, kinds in KINDS.items() if exp.Update in kinds and name != "claim"])
-def test_only_what_is_asked_for_returns_rows(name: str, loaded: Statements) -> None:
-    counted = {"mark_suspect", "replay", "replay_done", "cancel", "discard", "set_setting", "claim_mark", "pass_over"}
-    counted |= {"hasten", "pause"}
-    counted |= {name for name in KINDS if name.startswith(("fleet_", "duty_"))}
-    assert (last(loaded[name]).args.get("returning") is None) == (name in counted)
+def test_only_what_is_asked_for_returns_rows(loaded: Statements) -> None:
+    for name in [name for name, kinds in KINDS.items() if exp.Update in kinds and name != "claim"]:
+        counted = {
+            "mark_suspect",
+            "replay",
+            "replay_done",
+            "cancel",
+            "discard",
+            "set_setting",
+            "claim_mark",
+            "pass_over",
+        }
+        counted |= {"hasten", "pause"}
+        counted |= {name for name in KINDS if name.startswith(("fleet_", "duty_"))}
+        assert (last(loaded[name]).args.get("returning") is None) == (name in counted), name
 
 
-@pytest.mark.parametrize("name", ["done", "retry", "defer", "dead", "release", "renew", "mark_suspect", "delete"])
-def test_the_fence_stands_in_every_change_of_a_held_row(name: str, names: TableNames, loaded: Statements) -> None:
-    sql, table = loaded[name].sql, names.qualified(names.table)
-    for part in (
-        f"{table}.event_id = held.event_id",
-        f"{table}.handler_id = held.handler_id",
-        "locked_by = held.owner",
-        "lease_epoch = held.epoch",
-        "status IN (0, 2)",
-        "ids_size = held.size",
-    ):
-        assert part in sql, part
+def test_the_fence_stands_in_every_change_of_a_held_row(names: TableNames, loaded: Statements) -> None:
+    for name in ("done", "retry", "defer", "dead", "release", "renew", "mark_suspect", "delete", "done_in_part"):
+        sql, table = loaded[name].sql, names.qualified(names.table)
+        for part in (
+            f"{table}.event_id = held.event_id",
+            f"{table}.handler_id = held.handler_id",
+            "locked_by = held.owner",
+            "lease_epoch = held.epoch",
+            "status IN (0, 2)",
+            "ids_size = held.size",
+        ):
+            assert part in sql, part
 
 
 def test_held_rows_have_the_columns_that_are_bound(loaded: Statements) -> None:
@@ -354,7 +376,8 @@ def test_every_migration_is_t_sql(loaded: Statements) -> None:
     events = [exp.Set] * 7 + [exp.Create] * 2 + [exp.Alter] + [exp.Create] * 4
     order, fleet = [exp.Alter] + [exp.Create] * 2, [exp.Create] * 2 + [exp.Insert]
     failures_and_pauses = [exp.Create] * 3
-    assert kinds == events + order + fleet + failures_and_pauses
+    unique = [exp.Alter] * 2 + [exp.Create]
+    assert kinds == events + order + fleet + failures_and_pauses + unique
 
 
 def columns_of(loaded: Statements, number: int) -> dict[str, exp.ColumnDef]:
@@ -370,24 +393,27 @@ def test_the_table_has_the_columns_of_every_store(loaded: Statements) -> None:
     assert set(columns_of(loaded, 1)) == theirs | {"ids_size"}
 
 
-@pytest.mark.parametrize(
-    ("column", "characters"),
-    [
-        *[("event_id", 36), ("handler_id", 255), ("event_type", 128), ("aggregate_type", 64), ("aggregate_id", 128)],
-        *[("tenant_id", 64), ("event_key", 255), ("locked_by", 128)],
-    ],
-)
-def test_names_compare_by_their_units_and_have_room_for_two_each(
-    column: str, characters: int, loaded: Statements
-) -> None:
+def test_names_compare_by_their_units_and_have_room_for_two_each(loaded: Statements) -> None:
     """An emoji is one character and two units."""
-    definition = columns_of(loaded, 1)[column].sql("tsql")
-    assert f"NVARCHAR({2 * characters}) COLLATE Latin1_General_100_BIN2" in definition
+    sizes = {
+        "event_id": 36,
+        "handler_id": 255,
+        "event_type": 128,
+        "aggregate_type": 64,
+        "aggregate_id": 128,
+        "tenant_id": 64,
+        "event_key": 255,
+        "locked_by": 128,
+    }
+    columns = columns_of(loaded, 1)
+    for column, characters in sizes.items():
+        expected = f"NVARCHAR({2 * characters}) COLLATE Latin1_General_100_BIN2"
+        assert expected in columns[column].sql("tsql"), column
 
 
-@pytest.mark.parametrize("column", ["payload", "headers", "done_handlers", "last_error"])
-def test_texts_have_no_limit(column: str, loaded: Statements) -> None:
-    assert columns_of(loaded, 1)[column].sql("tsql").upper() == f"{column} NVARCHAR(MAX)".upper()
+def test_texts_have_no_limit(loaded: Statements) -> None:
+    for column in ("payload", "headers", "done_handlers", "last_error"):
+        assert columns_of(loaded, 1)[column].sql("tsql").upper() == f"{column} NVARCHAR(MAX)".upper(), column
 
 
 def test_times_have_microseconds_and_no_zone(loaded: Statements) -> None:

@@ -59,10 +59,10 @@ def test_a_transaction_of_the_user(bench: SqlServerBench) -> None:
     assert bench.server.committed == [1, 3]
     assert bench.server.said[1:6] == [
         INSERT,
-        "SAVE TRANSACTION a_1",
+        "SAVE TRANSACTION [a_1]",
         INSERT,
-        "ROLLBACK TRANSACTION a_1",
-        "SAVE TRANSACTION a_2",
+        "ROLLBACK TRANSACTION [a_1]",
+        "SAVE TRANSACTION [a_2]",
     ]
 
 

@@ -159,22 +159,22 @@ def test_other_files_are_no_statements(tmp_path: Path, monkeypatch: pytest.Monke
 # ---------------------------------------------------------------- the files of SQLite
 
 
-@pytest.mark.parametrize("name", [*FILES, *MIGRATIONS])
-def test_every_file_begins_with_its_promise(name: str) -> None:
+def test_every_file_begins_with_its_promise() -> None:
     """A sentence of its own, then the statement, without remarks on the way."""
-    text = (FILES | MIGRATIONS)[name]
-    first, *rest = text.splitlines()
-    assert re.fullmatch(r"-- [A-Z].{10,}[.]", first), first
-    assert text.isascii(), "read the same wherever it is read"
-    assert not [line for line in rest if "--" in line]
-    assert text.endswith("\n")
+    for name in (*FILES, *MIGRATIONS):
+        text = (FILES | MIGRATIONS)[name]
+        first, *rest = text.splitlines()
+        assert re.fullmatch(r"-- [A-Z].{10,}[.]", first), first
+        assert text.isascii(), f"{name}: read the same wherever it is read"
+        assert not [line for line in rest if "--" in line], name
+        assert text.endswith("\n"), name
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_every_file_has_one_statement(name: str) -> None:
-    assert name == name.lower()
-    _, _, statement = FILES[name].partition("\n")
-    assert ";" not in statement
+def test_every_file_has_one_statement() -> None:
+    for name in FILES:
+        assert name == name.lower(), name
+        _, _, statement = FILES[name].partition("\n")
+        assert ";" not in statement, name
 
 
 @pytest.fixture
@@ -186,13 +186,13 @@ def database(loaded: Statements) -> Any:
         yield connection
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_every_statement_prepares(name: str, loaded: Statements, database: sqlite3.Connection) -> None:
+def test_every_statement_prepares(loaded: Statements, database: sqlite3.Connection) -> None:
     """With as many values as it names, on tables of another name."""
-    statement = loaded[name.removesuffix(".sql")]
-    assert statement.sql.count("?") == len(statement.names)
-    assert "{" not in statement.sql
-    database.execute(f"EXPLAIN {statement.sql}", [None] * len(statement.names))
+    for name in FILES:
+        statement = loaded[name.removesuffix(".sql")]
+        assert statement.sql.count("?") == len(statement.names), name
+        assert "{" not in statement.sql, name
+        database.execute(f"EXPLAIN {statement.sql}", [None] * len(statement.names))
 
 
 def test_every_statement_is_used() -> None:

@@ -70,6 +70,9 @@ class TestTidb(SqlHooks, CoreConformance):
     def now(self) -> int:
         return self.table.now()
 
+    def test_of_many_at_once_one_is_written(self) -> None:
+        pytest.skip("the server that stands in for it lets several wait with a lock that they share")
+
 
 def test_nothing_is_said_that_tidb_lacks() -> None:
     statements = Statements(TIDB, TableNames("outbox_event", None, TIDB.quotes))

@@ -60,7 +60,7 @@ def test_the_guide_names_every_hook_and_every_part() -> None:
     assert [name for name in sorted(hooks) if f"`{name}" not in GUIDE] == []
     bases = {*StoreConformance.__mro__, *SqlConformance.__mro__}
     parts = {base.__module__.rpartition(".")[2] for base in bases if base.__name__.endswith("Contract")}
-    assert len(parts) == 19
+    assert len(parts) == 21
     assert [part for part in sorted(parts) if f"| {part} |" not in GUIDE] == []
 
 

@@ -9,13 +9,15 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.conftest import WAYS as SERVER_WAYS
+from tests.conftest import ways
 from tests.support import World
 from tests.transactions.sqlalchemy_kit import WAYS, Shop
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=ways(*WAYS))
 def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
-    """Either runtime over each database and driver that SQLAlchemy is used with, with empty tables."""
+    """Either runtime over each database and driver that SQLAlchemy is used with, with empty tables. Its sessions meet
+    the same events of psycopg in either colour, and of PyMySQL as of asyncmy."""
     database = WAYS[request.param][0]
     urls = {"sqlite": None, "postgres": "postgres_url", "mariadb": "mysql_url"}
     name = urls[database]

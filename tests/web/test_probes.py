@@ -262,6 +262,7 @@ def test_stats_are_json_in_seconds(world: World) -> None:
             await outbox.write("T", {}, key="stuck")
         async with outbox:
             await world.until_settled(1, 3)
+            await world.until_counted(outbox, counter="dispatch_dead")
             shown = (await get(app, "/api/stats")).json()
         assert shown["backlog"] == {"new": 0, "retry": 0, "dead": 1, "leased": 0, "oldest_due_seconds": 0.0}
         assert [each["key"] for each in shown["blocked"]] == ["stuck"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context, copy_context
+from dataclasses import dataclass, field
 from inspect import signature
 from typing import Any
 
@@ -14,13 +15,13 @@ from aftercommit.events.claims import Claimed
 from aftercommit.events.context import EventMetadata, FailureContext, carried, restore, split
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.log import Log
-from aftercommit.events.outcome import NOTHING, Raised, Result, RetryAfter
+from aftercommit.events.outcome import NOTHING, Raised, Result, RetryAfter, answered_by, results_of
 from aftercommit.events.payloads import PayloadTypes
 from aftercommit.events.queued import QueuedEvent
 from aftercommit.events.redact import error_text
 from aftercommit.handlers.handler import Fallback
 from aftercommit.handlers.routing import Route
-from aftercommit.hooks import EventInterceptor
+from aftercommit.hooks import EventInterceptor, SpanEnd
 from aftercommit.meter import Meter
 from aftercommit.ports import Runtime
 from aftercommit.spans import Spans
@@ -46,6 +47,8 @@ class Attempt:
         context = context_of(event) if event.headers or carried.get() else copy_context()
         if route.is_plain and self._is_bare:
             return self._runtime.call(route.functions[0], event, context=context)
+        if route.batch is not None:  # one event or many, the context is that of none
+            context = context_of_none()
         listen = self._intercepted if self._interceptors else self._listen
         if self._spans is not None:
             return self._traced(self._spans, listen(claimed, route, limiter, context), claimed, route, context)
@@ -65,17 +68,21 @@ class Attempt:
         return result
 
     async def _intercepted(self, claimed: Claimed, route: Route, limiter: Limiter | None, context: Context) -> Result:
-        result: Result = NOTHING
         queued = QueuedEvent(claimed.event, claimed.source, claimed.attempts)
         entered: list[Intercepting] = []
+        result = await self._before(entered, queued, context)
+        if not isinstance(result, Raised):
+            result = await self._listen(claimed, route, limiter, context)
+        await self._after(entered, queued, result, context)
+        return result
+
+    async def _before(self, entered: list[Intercepting], queued: QueuedEvent, context: Context) -> Result:
+        result: Result = NOTHING
         for interceptor in self._interceptors:
             result = await self._runtime.call(interceptor.before, *interceptor.told_before(queued), context=context)
             if isinstance(result, Raised):
                 break
             entered.append(interceptor)
-        else:
-            result = await self._listen(claimed, route, limiter, context)
-        await self._after(entered, queued, result, context)
         return result
 
     async def fall_back(
@@ -95,9 +102,15 @@ class Attempt:
             given = claimed.event if route.payload is None else self._payloads.decode(claimed.event, route.payload)
         except Exception as error:
             return Raised(error)
-        arguments = (given, metadata_of(claimed, route.id)) if route.takes_metadata else (given,)
+        arguments: tuple[object, ...] = (given, metadata_of(claimed, route.id)) if route.takes_metadata else (given,)
+        functions, effect = route.functions, None
+        if route.effects is not None:
+            effect = route.effects.call(self._runtime, claimed)
+            functions, arguments = (effect.function,), (effect, *arguments)
+        elif route.batch is not None:
+            arguments = tuple([each] for each in arguments)
         result: Result = NOTHING
-        for function in route.functions:
+        for function in functions:
             started = self._runtime.clock() if self._meter.exports else 0.0
             if route.timeout is not None:
                 result = await self._timed(function, arguments, route, limiter, context)
@@ -107,7 +120,46 @@ class Attempt:
                 self._meter.record("listener_duration_ms", (self._runtime.clock() - started) * 1000)
             if isinstance(result, Raised) or isinstance(result.value, RetryAfter):
                 break
-        return result
+        if effect is not None:
+            return effect.seen(result)
+        return result if route.batch is None else results_of(answered_by(result, 1), 1)[0]
+
+    # ------------------------------------------------------------ several events in one call
+
+    async def enter(self, claimed: Claimed, route: Route, context: Context) -> Entered:
+        """All that comes before the call, for one of its events; with an error it is left out, and has been left."""
+        end = None if self._spans is None else self._spans.delivering(claimed, route.id, context_of(claimed.event))
+        entered = Entered(QueuedEvent(claimed.event, claimed.source, claimed.attempts), end)
+        result = await self._before(entered.interceptors, entered.queued, context)
+        if not isinstance(result, Raised):
+            try:
+                given = claimed.event if route.payload is None else self._payloads.decode(claimed.event, route.payload)
+                entered.given, entered.metadata = (
+                    given,
+                    metadata_of(claimed, route.id) if route.takes_metadata else None,
+                )
+            except Exception as error:
+                result = Raised(error)
+        if isinstance(result, Raised):
+            entered.error = result
+            await self.leave(entered, result, context)
+        return entered
+
+    async def call(self, events: Sequence[Entered], route: Route, limiter: Limiter | None, context: Context) -> Result:
+        """The call itself, once for all of them."""
+        arguments: tuple[object, ...] = ([each.given for each in events],)
+        if route.takes_metadata:
+            arguments = (*arguments, [each.metadata for each in events])
+        started = self._runtime.clock()
+        result = await self._timed(route.functions[0], arguments, route, limiter, context)
+        self._meter.record("listener_duration_ms", (self._runtime.clock() - started) * 1000)
+        return answered_by(result, len(events))
+
+    async def leave(self, entered: Entered, result: Result, context: Context) -> None:
+        """All that comes after the call, for one of its events."""
+        await self._after(entered.interceptors, entered.queued, result, context)
+        if entered.end_span is not None:
+            entered.end_span(result.error if isinstance(result, Raised) else None)
 
     async def _timed(
         self,
@@ -140,6 +192,19 @@ class Attempt:
                 )
 
 
+@dataclass(slots=True)
+class Entered:
+    """One event of a call that has several."""
+
+    queued: QueuedEvent
+    end_span: SpanEnd | None
+    #: Those whose `before` has let it pass.
+    interceptors: list[Intercepting] = field(default_factory=list)
+    given: object = None
+    metadata: EventMetadata | None = None
+    error: Raised | None = None
+
+
 class Intercepting:
     """An interceptor, and whether its methods want the QueuedEvent too: the last parameter is called `queued` then."""
 
@@ -165,6 +230,13 @@ def context_of(event: EventEnvelope) -> Context:
     """A fresh context with what the event carries, and nothing of an event around it."""
     context = copy_context()
     context.run(restore, split(event.headers)[1])
+    return context
+
+
+def context_of_none() -> Context:
+    """A fresh context without anything of an event."""
+    context = copy_context()
+    context.run(restore, {})
     return context
 
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
 
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.attempt import Attempt, failure_of
@@ -17,6 +19,7 @@ from aftercommit.delivery.outcomes import (
     combine,
     decide,
     decide_unroutable,
+    done_then,
     falls_back,
     note_of,
     noted,
@@ -25,17 +28,20 @@ from aftercommit.delivery.outcomes import (
 )
 from aftercommit.delivery.pauses import KnownPauses
 from aftercommit.delivery.said import facts_of, log_failure, told
+from aftercommit.delivery.strangers import Strangers
 from aftercommit.delivery.tracking import LATER, Tracked
-from aftercommit.errors import HandlerTimeout, UndecodablePayload, UnroutableEvent
-from aftercommit.events.claims import Claimed, RowKey
+from aftercommit.errors import CommitUnknown, HandlerTimeout, LeaseLost, UndecodablePayload, UnroutableEvent
+from aftercommit.events.claims import Claimed
 from aftercommit.events.context import StoredError
 from aftercommit.events.log import Log
 from aftercommit.events.measures import ANY_HANDLER, DeliveryResult, delivered, result_of
-from aftercommit.events.names import route_name
 from aftercommit.events.outcome import (
+    COMMITTED,
     DONE,
     FELL_BACK,
     NOTHING,
+    UNANSWERED,
+    WRITTEN,
     Dead,
     Defer,
     Discard,
@@ -55,9 +61,6 @@ from aftercommit.ports import Runtime
 
 log = Log("aftercommit.delivery")
 
-#: Enough rows that nobody here can handle to see that something is wrong; the rest is not counted.
-_COUNTED_AT_MOST: Final = 1000
-
 #: All steps of one event at one handler.
 Run: TypeAlias = "Callable[[Claimed, Route], Coroutine[Any, Any, Outcome]]"
 
@@ -73,12 +76,13 @@ class Delivery:
         self.pauses = KnownPauses(runtime)
         self._meter, self._clock, self._lock_timeout = meter, runtime.clock, config.lock_timeout
         self._grace, self.max_abandoned = config.unroutable_grace, config.max_abandoned
-        self._lock = runtime.lock()
-        self._unroutable: dict[str, set[RowKey]] = {}
+        self.strangers = Strangers(runtime)
         #: What is to be written of one event. A tracker is asked before each.
         self.deliver: Callable[[Claimed], Coroutine[Any, Any, Outcome]] = self._deliver
+        self.tracked: Tracked | None = None
         if config.in_flight_tracker is not None:
-            self.deliver = Tracked(config.in_flight_tracker, meter, self._deliver).deliver
+            self.tracked = Tracked(config.in_flight_tracker, meter, self._deliver)
+            self.deliver = self.tracked.deliver
         self.chain = Chain(runtime, router, Attempt(runtime, router.payloads, meter, config), config)
 
     async def _deliver(self, claimed: Claimed) -> Outcome:
@@ -95,23 +99,26 @@ class Delivery:
                 return await self._run_all(claimed, routes, run)
             return await run(claimed, routes[0])
         except UnroutableEvent as error:
-            return self._unknown(claimed, error)
+            return self.unknown(claimed, error)
         except (Exception, SystemExit) as error:
-            # A registry or a predicate of the user's own, or what a handler has raised makes no sense (a destination
-            # that is no text). Given back uncounted, it would come again for ever.
-            outcome = self.chain.judge(claimed, None, Raised(error))
-            log_failure(claimed, None, error, outcome)
-            self._tell(claimed, "", result_of(outcome))
-            return outcome
+            return self.broken_off(claimed, error)
+
+    def broken_off(self, claimed: Claimed, error: BaseException) -> Outcome:
+        """A registry or a predicate of the user's own, or what a handler has raised makes no sense (a destination that
+        is no text). Given back uncounted, it would come again for ever."""
+        outcome = self.chain.judge(claimed, None, Raised(error))
+        log_failure(claimed, None, error, outcome)
+        self.tell(claimed, "", result_of(outcome))
+        return outcome
 
     async def _measured(self, run: Run, claimed: Claimed, route: Route) -> Outcome:
         """For an exporter: how it ended at this handler, and how long it took."""
         began = self._clock()
         outcome = await run(claimed, route)
-        self._tell(claimed, route.id, result_of(outcome), began)
+        self.tell(claimed, route.id, result_of(outcome), began)
         return outcome
 
-    def _tell(self, claimed: Claimed, handler_id: str, result: DeliveryResult, began: float | None = None) -> None:
+    def tell(self, claimed: Claimed, handler_id: str, result: DeliveryResult, began: float | None = None) -> None:
         if not self._meter.exports:
             return
         now, handler = self._clock(), handler_id or claimed.lease.key.handler_id or ANY_HANDLER
@@ -126,34 +133,24 @@ class Delivery:
         outcomes: dict[str, Outcome] = {}
         for route in routes:
             if route.id in waiting:
+                given = claimed
+                if route.effects is not None:
+                    given = replace(claimed, done_then=done_then(route.id, outcomes, done, waiting))
                 try:
-                    outcomes[route.id] = await run(claimed, route)
+                    outcomes[route.id] = await run(given, route)
                 except UnroutableEvent as error:
-                    outcomes[route.id] = self._unknown(claimed, error)
+                    outcomes[route.id] = self.unknown(claimed, error)
                 if isinstance(outcomes[route.id], Release):  # closing: the others are not begun
                     break
         return combine(outcomes, done)
 
-    def _unknown(self, claimed: Claimed, error: UnroutableEvent) -> Outcome:
-        """Nobody in this process can handle it. The first of its kind is said aloud, and all are counted."""
+    def unknown(self, claimed: Claimed, error: UnroutableEvent) -> Outcome:
+        """Nobody in this process can handle it."""
         outcome = decide_unroutable(age=claimed.age, grace=self._grace, again=LATER, error=error)
-        self._tell(claimed, "", "dead" if isinstance(outcome, Dead) else "unroutable")
+        self.tell(claimed, "", "dead" if isinstance(outcome, Dead) else "unroutable")
         if isinstance(outcome, Defer):
-            event, key = claimed.event, claimed.lease.key
-            name = key.handler_id or route_name(event.aggregate_type, event.event_type)
-            with self._lock:
-                is_new = name not in self._unroutable
-                rows = self._unroutable.setdefault(name, set())
-                if len(rows) < _COUNTED_AT_MOST:
-                    rows.add(key)
-            if is_new:
-                log.warning("rows wait for %s, which this process does not have: %s", name, error)
+            self.strangers.met(claimed, error)
         return outcome
-
-    def unroutable(self) -> dict[str, int]:
-        """How many rows were met that nobody here can handle, by the handler or route that they wait for."""
-        with self._lock:
-            return {name: len(rows) for name, rows in self._unroutable.items()}
 
     def has_fallback(self, claimed: Claimed) -> bool:
         """Whether somebody would take this event after its handlers."""
@@ -170,7 +167,7 @@ class Chain:
     def __init__(self, runtime: Runtime, router: Router, attempt: Attempt, config: OutboxConfig) -> None:
         self._runtime = runtime
         self._router = router
-        self._attempt = attempt
+        self.attempt = attempt
         self._policy = config.retry_policy
         self._max_attempts = config.max_attempts
         self.circuits = Circuits(runtime)
@@ -180,25 +177,25 @@ class Chain:
         """All steps. Raises UnroutableEvent when nobody here knows the event's class."""
         if not route.is_free or self.circuits.known:
             return await self._run_limited(claimed, route)
-        result = await self._attempt.handle(claimed, route, None)
+        result = await self.attempt.handle(claimed, route, None)
         if result is NOTHING or (not isinstance(result, Raised) and not isinstance(result.value, RetryAfter)):
-            return DONE
-        return await self._after(claimed, route, (route.caller, None), result)
+            return WRITTEN if result is COMMITTED else DONE
+        return await self.after(claimed, route, (route.caller, None), result)
 
     async def _run_limited(self, claimed: Claimed, route: Route) -> Outcome:
         """With a look at its limits and its destination before."""
         try:
-            caller = self._caller(claimed, route)
+            caller = self.caller_of(claimed, route)
         except Exception as error:  # a function of the user's own
             return await self._failed(claimed, route, (route.caller, None), Raised(error))
         limiter = self.limiters.of(route.id, route.options)
-        wait = self._wait(claimed, caller, limiter)
+        wait = self.wait(claimed, caller, limiter)
         if wait is not None:
             return Defer(timedelta(seconds=wait))
         started = self._runtime.clock()
         try:
-            result = await self._attempt.handle(claimed, route, limiter)
-            return await self._after(claimed, route, caller, result)
+            result = await self.attempt.handle(claimed, route, limiter)
+            return await self.after(claimed, route, caller, result)
         except BaseException:  # the caller is cancelled, or nobody here knows the event: no word of its destination
             self.circuits.interrupted(*caller)
             raise
@@ -206,12 +203,12 @@ class Chain:
             if limiter is not None:
                 limiter.leave(self._runtime.clock() - started)
 
-    def _caller(self, claimed: Claimed, route: Route) -> Caller:
+    def caller_of(self, claimed: Claimed, route: Route) -> Caller:
         """The handler, and the destination that it has declared for this event."""
         destination = route.options.destination if route.options is not None else None
         return route.caller, destination(claimed.event) if destination is not None else None
 
-    def _wait(self, claimed: Claimed, caller: Caller, limiter: Limiter | None) -> float | None:
+    def wait(self, claimed: Claimed, caller: Caller, limiter: Limiter | None) -> float | None:
         """Seconds that the event has to wait before it is begun; None when it may begin now."""
         # A suspect is never put off: that would be a report, and what it may have killed would be forgotten.
         wait = None if claimed.is_suspect else self.circuits.wait(*caller)
@@ -222,26 +219,36 @@ class Chain:
             self.circuits.interrupted(*caller)
         return wait
 
-    async def _after(self, claimed: Claimed, route: Route, caller: Caller, result: Result) -> Outcome:
-        """What follows from the call: done, another attempt, the fallback, or the end."""
+    async def after(
+        self, claimed: Claimed, route: Route, caller: Caller, result: Result, *, is_telling: bool = True
+    ) -> Outcome:
+        """What follows from the call: done, another attempt, the fallback, or the end; and, unless another event of the
+        call tells more of it, what it says of the destination."""
         if isinstance(result, Raised):
-            return await self._failed(claimed, route, caller, result)
-        self.circuits.answered(*caller)
+            return await self._failed(claimed, route, caller, result, is_telling=is_telling)
+        if is_telling:
+            self.circuits.answered(*caller)
         return self.judge(claimed, route, result)
 
-    async def _failed(self, claimed: Claimed, route: Route, caller: Caller, result: Raised) -> Outcome:
+    async def _failed(
+        self, claimed: Claimed, route: Route, caller: Caller, result: Raised, *, is_telling: bool = True
+    ) -> Outcome:
         error = result.error
         if isinstance(error, UnroutableEvent):
             raise error  # a newer release has written it; others may know it
         if result.interrupted:
             self.circuits.interrupted(*caller)
             return Release(was_started=True)
+        if route.effects is not None and isinstance(error, LeaseLost | CommitUnknown):
+            self.circuits.interrupted(*caller)
+            is_lost = isinstance(error, LeaseLost)  # and what is written under it is refused, counted and logged
+            if not is_lost:
+                log.warning("%s", error_text(error), error=error, outcome="release", **facts_of(claimed, route))
+            return Release(was_started=True) if is_lost else UNANSWERED
         if isinstance(error, Unavailable):
-            wait = self.circuits.away(*caller, error)
-            cause, facts = error_text(error.__cause__ or error), facts_of(claimed, route)
-            log.info("%r waits for %s: %s", claimed.event, redact(error.destination), cause, outcome="defer", **facts)
-            return Defer(timedelta(seconds=wait))
-        self._tell(caller, error)
+            return self.put_off(claimed, route, error, self.circuits.away(*caller, error))
+        if is_telling:
+            self._tell(caller, error)
         outcome = self.judge(claimed, route, result)
         if isinstance(error, Discard):
             text, facts = text_of(error.message), facts_of(claimed, route)
@@ -252,6 +259,12 @@ class Chain:
             return outcome
         exhausted = claimed.attempts + 1 >= limit_of(self._policy_of(route), self._max_attempts)
         return await self._fall_back(claimed, route, error, outcome, exhausted=exhausted) or outcome
+
+    def put_off(self, claimed: Claimed, route: Route, error: Unavailable, wait: float) -> Outcome:
+        """Its destination is away for so many seconds."""
+        cause, facts = error_text(error.__cause__ or error), facts_of(claimed, route)
+        log.info("%r waits for %s: %s", claimed.event, redact(error.destination), cause, outcome="defer", **facts)
+        return Defer(timedelta(seconds=wait))
 
     def _tell(self, caller: Caller, error: BaseException) -> None:
         """What a failure says of the destination."""
@@ -287,7 +300,7 @@ class Chain:
             return None
         failure = failure_of(claimed, route.id, error, exhausted=exhausted)
         limiter = self.limiters.of(route.id, route.options)
-        result = await self._attempt.fall_back(claimed, route, fallback, failure, limiter)
+        result = await self.attempt.fall_back(claimed, route, fallback, failure, limiter)
         if not isinstance(result, Raised):
             log.info("the fallback of %s took over %r", route.id, claimed.event, **facts_of(claimed, route))
             return FELL_BACK

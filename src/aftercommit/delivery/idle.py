@@ -36,6 +36,10 @@ class LanesOfIdle(Lanes[T]):
         self._got_idle()
         return leaving
 
+    def _left(self) -> None:
+        super()._left()
+        self._got_idle()
+
     def _got_idle(self) -> None:
         """Whoever wants room says so before it looks, and this looks after the room is there: one sees the other."""
         if self._room_wanted:

@@ -4,11 +4,12 @@ the table, drained two to one. Offering never blocks, and whoever takes sleeps u
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Generic, TypeVar
 
 from aftercommit.delivery.agenda import THE_REST, Agenda
+from aftercommit.delivery.followers import Followers
+from aftercommit.delivery.gathering import Gathering, Gatherings
 from aftercommit.delivery.suspects import Laned, Turns
 from aftercommit.events.order import OrderKey
 from aftercommit.ports import Runtime
@@ -41,17 +42,15 @@ class Lanes(Generic[T]):
         self._hot_capacity, self._cold_capacity = hot_capacity, cold_capacity
         self._reserved = self._hot_streak = 0
         self._turns: Turns[T] = Turns(alone_from)
-        # Keys of which an item waits in a lane or runs, each with the items that come after that one.
-        self._followers: dict[OrderKey, deque[T]] = {}
-        self._following = 0
+        self._followers: Followers[T] = Followers()
+        cold, hot = (self._cold, self._cold_guarded), (self._hot, self._hot_guarded)
+        self._gathering: Gatherings[T] = Gatherings(runtime, self._followers, (cold, hot, cold), HOT_PER_COLD)
         # An entry for each worker that has an item, and for each that parks: numbers that change without a lock.
         self._busy: deque[None] = deque()
         self._parked: deque[None] = deque()
-        self._is_closed = False
-        self._room_wanted = 0
+        self._is_closed, self._room_wanted, self._watched = False, 0, 0
         self._monitor = runtime.monitor()
         self._slots = runtime.lock()  # for the hot slots alone: writers never wait for workers
-        self._watched = 0
         # Those who wait for quiet have a room of their own: one notify on the workers' monitor must reach a worker.
         self._watchers = runtime.monitor()
 
@@ -73,7 +72,7 @@ class Lanes(Generic[T]):
 
     def fill(self, item: T) -> bool:
         """Use a reserved slot; False when the lanes were closed since."""
-        if item.order_key is not None or self._hot_guarded:
+        if item.order_key is not None or self._hot_guarded or self._gathering.waiting:
             return self._fill_guarded(item)
         with self._slots:
             self._reserved -= 1
@@ -90,7 +89,7 @@ class Lanes(Generic[T]):
             self._reserved -= 1
             if self._is_closed:
                 return False
-            if not self._follows(item):
+            if not self._has_place(item):
                 self._hot_guarded.append(item)
                 self._monitor.notify()
             return True
@@ -102,7 +101,7 @@ class Lanes(Generic[T]):
                 return False
             startable = 0
             for item in items:
-                if item.order_key is None or not self._follows(item):
+                if (item.order_key is None and not self._gathering.waiting) or not self._has_place(item):
                     self._append_cold(item)
                     startable += 1
             self._monitor.notify(startable)
@@ -112,16 +111,11 @@ class Lanes(Generic[T]):
         is_guarded = item.order_key is not None or self._cold_guarded
         (self._suspects if item.is_suspect else self._cold_guarded if is_guarded else self._cold).append(item)
 
-    def _follows(self, item: T) -> bool:
-        """Whether it waits behind another one of its key; else the next one waits behind it. The mutex is held."""
-        key = item.order_key
-        is_first = key is None or key not in self._followers
-        if key is not None and is_first:
-            self._followers[key] = deque()
-        elif key is not None:
-            self._followers[key].append(item)
-            self._following += 1
-        return not is_first
+    def _has_place(self, item: T) -> bool:
+        """Whether it waits in a batch, or behind another one of its key. The mutex is held."""
+        if self._gathering.waiting and self._gathering.takes(item):
+            return True
+        return item.order_key is not None and self._followers.follows(item.order_key, item)
 
     # ------------------------------------------------------------ taking
 
@@ -208,48 +202,62 @@ class Lanes(Generic[T]):
 
     def _leaving_behind(self, item: T, *, goes_on: bool) -> list[T]:
         leaving: list[T] = []
-        key = item.order_key
-        if key is not None and (followers := self._followers.get(key)) is not None:
-            if goes_on and followers:
-                self._following -= 1
-                self._append_cold(followers.popleft())  # which this worker takes itself
+        if (key := item.order_key) is not None:
+            if goes_on and (following := self._followers.next_of(key)) is not None:
+                self._append_cold(following)  # which this worker takes itself
             else:
-                del self._followers[key]
-                self._following -= len(followers)
-                leaving = list(followers)
-                if self._room_wanted:
-                    self._tell_room()
+                leaving = self._followers.end(key)
+                self._tell_room()
         if item.is_suspect and self._turns.end(item):
             self._monitor.notify(len(self._suspects))
         return leaving
 
+    def gather(self, first: T, most: int, *, waits: bool) -> Gathering[T] | None:
+        """A batch of an item that this worker has taken, and of what waits for the same receiver, or comes while it
+        waits. None: another worker's batch has taken the item in."""
+        with self._monitor, self._slots:
+            batch = self._gathering.begin(first, most, waits=waits and not self._is_closed)
+            self._tell_room()
+        if batch is None:
+            self._left()
+        return batch
+
+    def gathered(self, batch: Gathering[T]) -> list[T]:
+        """Its worker waits no more: what is in it, and what it finds in the lanes."""
+        with self._monitor, self._slots:
+            self._gathering.end(batch)
+            self._tell_room()
+            return batch.items
+
+    def finished_all(self, items: Sequence[T], stopped: Collection[OrderKey]) -> list[T]:
+        """As `finished`, for a batch: the next ones of its keys may run, and those of keys that have stopped leave."""
+        with self._monitor:
+            behind, last = self._followers.count, {item.order_key: item for item in items}
+            ends = [self._leaving_behind(item, goes_on=key not in stopped) for key, item in last.items()]
+            leaving = [item for each in ends for item in each]
+            self._monitor.notify(max(0, behind - self._followers.count - len(leaving) - 1))  # one is this worker's
+        self._left()
+        return leaving
+
+    def _left(self) -> None:
+        """A worker has nothing in hand any more."""
+        self._busy.pop()
+        if self._watched:
+            self._tell_watchers()
+
     def give_back(self, leaves: Callable[[OrderKey], bool]) -> list[T]:
         """Take out what waits of some keys. What runs keeps its place, and whatever comes later waits for it."""
         with self._monitor:
-            guarded = (self._hot_guarded, self._suspects, self._cold_guarded)
-            waiting = [item for lane in guarded for item in _taken_out(lane, leaves)]
-            unstarted = {item.order_key for item in waiting}
-            for key in [key for key in self._followers if leaves(key)]:
-                followers = self._followers.pop(key)
-                self._following -= len(followers)
-                waiting += followers
-                if key not in unstarted:
-                    self._followers[key] = deque()
+            waiting = self._gathering.give_back((self._hot_guarded, self._suspects, self._cold_guarded), leaves)
             self._tell_room()
         self._tell_watchers()
         return waiting
 
     def clear(self) -> list[T]:
         """Take out everything that waits."""
-        waiting: list[T] = []
         with self._monitor, self._slots:
-            for lane in (self._hot_guarded, self._hot, self._suspects, self._cold_guarded, self._cold):
-                with suppress(IndexError):  # nothing is left, or a worker was quicker
-                    while True:
-                        waiting.append(lane.popleft())
-            waiting += [item for items in self._followers.values() for item in items]
-            self._followers.clear()
-            self._following = 0
+            lanes = (self._hot_guarded, self._hot, self._suspects, self._cold_guarded, self._cold)
+            waiting = self._gathering.clear(lanes)
         with self._watchers:
             self._watchers.notify_all()
         return waiting
@@ -288,6 +296,7 @@ class Lanes(Generic[T]):
         with self._monitor:
             with self._slots:
                 self._is_closed = True
+            self._gathering.wait_no_more()
             self._monitor.notify_all()
 
     @property
@@ -304,17 +313,8 @@ class Lanes(Generic[T]):
 
     @property
     def cold_depth(self) -> int:
-        return len(self._cold) + len(self._cold_guarded) + len(self._suspects) + self._following
+        return len(self._cold) + len(self._cold_guarded) + len(self._suspects) + self._followers.count
 
     @property
     def cold_room(self) -> int:
         return 0 if self._is_closed else self._cold_capacity - self.cold_depth
-
-
-def _taken_out(lane: deque[T], leaves: Callable[[OrderKey], bool]) -> list[T]:
-    """What leaves a lane; the rest keeps its order."""
-    leaving: list[T] = []
-    for _ in range(len(lane)):
-        item = lane.popleft()
-        (leaving if item.order_key is not None and leaves(item.order_key) else lane).append(item)
-    return leaving

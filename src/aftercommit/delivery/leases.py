@@ -1,23 +1,27 @@
-"""Every row that this process holds a lease on, one copy each, and the keeper that keeps those leases alive."""
+"""Every row that this process holds a lease on, one copy each, under which lease its outcome is written, and the keeper
+that keeps those leases alive."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from aftercommit.events.claims import Claimed, Lease, RowKey, Undecodable, deadline_of
+from aftercommit.events.claims import Claimed, Lease, RowKey, Settlement, Undecodable, deadline_of
 from aftercommit.events.log import Log
 from aftercommit.events.measures import ANY_HANDLER
 from aftercommit.events.order import OrderKey
+from aftercommit.events.outcome import RELEASE, Done, Outcome, Release
 from aftercommit.ports import EventStore, Runtime
 from aftercommit.service import Repeating
 
 if TYPE_CHECKING:
     from aftercommit.delivery.lanes import Lanes
+    from aftercommit.handlers.routing import Route
 
 log = Log("aftercommit.keeper")
 
@@ -42,6 +46,8 @@ class Holding(msgspec.Struct, eq=False, gc=False):
     is_overtaken: bool = False
     #: It has an outcome, which is written or will be; there is no second one.
     is_reported: bool = False
+    #: Its only receiver, if that takes events in batches and this one may be among others.
+    route: Route | None = None
 
     @property
     def abandoned(self) -> int:
@@ -161,6 +167,35 @@ class Held:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+
+class Unsettled(msgspec.Struct, eq=False, gc=False):
+    """An outcome on its way into the table."""
+
+    holding: Holding
+    outcome: Outcome
+    #: The epoch under which it was last sent.
+    epoch: int
+    #: A try of it ended in an error, so it may have been written.
+    is_ambiguous: bool = False
+    #: The store has taken or refused it.
+    is_answered: bool = False
+
+
+def settlements_of(group: Iterable[Unsettled]) -> list[Settlement]:
+    """What the store is asked to write, each outcome under the lease that stands now."""
+    settlements = []
+    for entry in group:
+        holding, lease = entry.holding, entry.holding.lease
+        is_claimed_anew = entry.is_ambiguous and lease.epoch != entry.epoch
+        if holding.is_overtaken or (is_claimed_anew and not isinstance(entry.outcome, Done)):
+            # It may be written, and the row was claimed anew: a failure must not count twice, nor end a replayed event.
+            entry.outcome = RELEASE
+        if holding.is_suspect and isinstance(entry.outcome, Release):
+            entry.outcome = replace(entry.outcome, is_suspect=True)
+        entry.epoch = lease.epoch
+        settlements.append(Settlement(lease, entry.outcome))
+    return settlements
 
 
 class Keeper(Repeating):

@@ -11,9 +11,12 @@ from aftercommit.config import OutboxConfig
 from aftercommit.errors import UndecodablePayload, UndecodableRow, UnroutableEvent
 from aftercommit.events.order import KeyRule
 from aftercommit.events.outcome import (
+    COMMITTED,
     DISCARDED,
     DONE,
     GAVE_UP,
+    UNANSWERED,
+    WRITTEN,
     Dead,
     DeadLetter,
     Defer,
@@ -41,6 +44,8 @@ _LONGEST_NAME: Final = 255
 
 def decide(result: Result, *, attempts: int, policy: RetryPolicy, max_attempts: int) -> Outcome:
     """The outcome of one delivery. `attempts` counts the failures before this one."""
+    if result is COMMITTED:
+        return WRITTEN
     match result:
         case Ok(RetryAfter(delay)):
             return Defer(min(delay, LONGEST))
@@ -128,8 +133,24 @@ def still_to_run(ids: Sequence[str], done: Sequence[str]) -> list[str]:
     return [each for each in ids if each not in past]
 
 
+def done_then(
+    name: str, outcomes: Mapping[str, Outcome], done: Sequence[str], waiting: Sequence[str]
+) -> tuple[str, ...]:
+    """What a row says that serves several handlers once this one, the next of those that wait, is done in its own
+    transaction: who has succeeded; nothing when all have, and the row is done."""
+    has_failed = any(each.startswith(GAVE_UP) for each in done)
+    has_failed = has_failed or not all(isinstance(each, Done) for each in outcomes.values())
+    if name == waiting[-1] and not has_failed:
+        return ()
+    return (*done, *(each for each, outcome in outcomes.items() if isinstance(outcome, Done)), name)
+
+
 def combine(outcomes: Mapping[str, Outcome], done: Sequence[str]) -> Outcome:
     """One outcome for the row; `done` is what it knew before. The row goes on while any of its handlers does."""
+    if any(
+        each is UNANSWERED for each in outcomes.values()
+    ):  # who is done stands in the table, and perhaps one more than is known here
+        return UNANSWERED
     succeeded = tuple(name for name in done if not name.startswith(GAVE_UP))
     succeeded += tuple(name for name, outcome in outcomes.items() if isinstance(outcome, Done))
     gave_up = tuple(name for name in done if name.startswith(GAVE_UP))
@@ -153,7 +174,7 @@ def _ended(
     outcomes: Mapping[str, Outcome], succeeded: tuple[str, ...], gave_up: tuple[str, ...], errors: Mapping[str, str]
 ) -> Outcome:
     if not gave_up:
-        return DONE
+        return WRITTEN if any(each is WRITTEN for each in outcomes.values()) else DONE
     earlier = {name.removeprefix(GAVE_UP): "gave up at an earlier attempt" for name in gave_up}
     is_counted = any(each.counted for each in outcomes.values() if isinstance(each, Dead))
     return Dead(_text({**earlier, **errors}), is_counted, succeeded, _notes(outcomes.values()))

@@ -25,10 +25,15 @@ async def told(
     """Run it, and say how it ended: for those who want a line for each delivery."""
     began = clock()
     outcome = await run(claimed, route)
-    name, took = type(outcome).__name__.lower(), round((clock() - began) * 1000, 3)
+    tell_end(claimed, route, outcome, clock() - began)
+    return outcome
+
+
+def tell_end(claimed: Claimed, route: Route, outcome: Outcome, took: float) -> None:
+    """How a delivery ended, after so many seconds."""
+    name, took = type(outcome).__name__.lower(), round(took * 1000, 3)
     facts = facts_of(claimed, route)
     log.debug("%r at %s: %s in %s ms", claimed.event, route.id, name, took, outcome=name, duration_ms=took, **facts)
-    return outcome
 
 
 def log_failure(claimed: Claimed, route: Route | None, error: BaseException, outcome: Outcome) -> None:

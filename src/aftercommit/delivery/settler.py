@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import Final
-
-import msgspec
 
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import EVERYWHERE, Agenda
 from aftercommit.delivery.lanes import Lanes
-from aftercommit.delivery.leases import Held, Holding
+from aftercommit.delivery.leases import Held, Holding, Unsettled, settlements_of
 from aftercommit.delivery.outcomes import rule_of, without_text
 from aftercommit.delivery.said import facts_of_row
-from aftercommit.events.claims import RowKey, Settlement
+from aftercommit.events.claims import RowKey
 from aftercommit.events.log import Log
-from aftercommit.events.outcome import RELEASE, Dead, Defer, Done, Outcome, Release, Retry
+from aftercommit.events.outcome import RELEASE, UNANSWERED, WRITTEN, Dead, Defer, Done, Outcome, Release, Retry
 from aftercommit.events.redact import error_text
 from aftercommit.meter import Meter
 from aftercommit.ports import EventStore, Runtime
@@ -40,19 +37,6 @@ _COUNTED: Final = {
     Defer: "dispatch_deferred",
     Release: "released",
 }
-
-
-class Unsettled(msgspec.Struct, eq=False, gc=False):
-    """An outcome on its way into the table."""
-
-    holding: Holding
-    outcome: Outcome
-    #: The epoch under which it was last sent.
-    epoch: int
-    #: A try of it ended in an error, so it may have been written.
-    is_ambiguous: bool = False
-    #: The store has taken or refused it.
-    is_answered: bool = False
 
 
 class Settler(Service):
@@ -88,6 +72,12 @@ class Settler(Service):
         """Take an outcome; from any thread, at once."""
         entry = Unsettled(holding, outcome, holding.lease.epoch)
         holding.is_reported = True
+        if outcome is WRITTEN and holding.claimed is not None:  # by the handler itself, under the lease that it had
+            self.let_go(holding, holding.claimed.lease.epoch)
+            self._meter.count("dispatch_success")
+            entry.is_answered = True
+            return entry
+        entry.is_ambiguous = outcome is UNANSWERED
         self._pending.append(entry)
         if len(self._pending) >= self._wakes_at:
             with self.monitor:
@@ -211,7 +201,7 @@ class Settler(Service):
 
     async def _write(self, group: list[Unsettled]) -> None:
         try:
-            refused = await self._store.settle(_settlements(group))
+            refused = await self._store.settle(settlements_of(group))
         except Exception as error:
             if not self._store.is_row_fault(error):
                 self._put_back(group)
@@ -242,13 +232,13 @@ class Settler(Service):
 
     async def _write_single(self, entry: Unsettled) -> Collection[RowKey]:
         try:
-            return await self._store.settle(_settlements([entry]))
+            return await self._store.settle(settlements_of([entry]))
         except Exception as error:
             if not self._store.is_row_fault(error):
                 raise
             log.warning("%s is written without its error text: %s", entry.holding, error_text(error))
         entry.outcome = without_text(entry.outcome)
-        return await self._store.settle(_settlements([entry]))
+        return await self._store.settle(settlements_of([entry]))
 
     def _put_back(self, group: list[Unsettled]) -> None:
         """To be written later, behind what came meanwhile: one that is refused for ever must not hold up the rest."""
@@ -302,19 +292,3 @@ class Settler(Service):
                 stuck = key.key if key is not None and self._blocks else None
                 rest = "" if stuck is None else f", and its key {stuck} stands still until it is replayed or discarded"
                 log.error("%s is DEAD%s: %s", entry.holding, rest, error, outcome="dead", **facts_of_row(entry.holding))
-
-
-def _settlements(group: Iterable[Unsettled]) -> list[Settlement]:
-    """What the store is asked to write, each outcome under the lease that stands now."""
-    settlements = []
-    for entry in group:
-        holding, lease = entry.holding, entry.holding.lease
-        is_claimed_anew = entry.is_ambiguous and lease.epoch != entry.epoch
-        if holding.is_overtaken or (is_claimed_anew and not isinstance(entry.outcome, Done)):
-            # It may be written, and the row was claimed anew: a failure must not count twice, nor end a replayed event.
-            entry.outcome = RELEASE
-        if holding.is_suspect and isinstance(entry.outcome, Release):
-            entry.outcome = replace(entry.outcome, is_suspect=True)
-        entry.epoch = lease.epoch
-        settlements.append(Settlement(lease, entry.outcome))
-    return settlements

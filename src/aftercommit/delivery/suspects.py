@@ -25,6 +25,10 @@ class Laned(Protocol):
     def order_key(self) -> OrderKey | None:
         """What it is kept in order with; None: with nothing."""
 
+    @property
+    def route(self) -> object:
+        """The receiver that may get it together with others; None: it goes alone."""
+
 
 T = TypeVar("T", bound=Laned)
 

@@ -30,13 +30,20 @@ class Tracked:
         self._deliver = deliver
 
     async def deliver(self, claimed: Claimed) -> Outcome:
-        name = "/".join(part for part in claimed.lease.key if part)
-        if not self._asked(self._tracker.try_acquire, name):
+        if not self.enter(claimed):
             return Defer(LATER)
         try:
             return await self._deliver(claimed)
         finally:
-            self._asked(self._tracker.release, name)
+            self.leave(claimed)
+
+    def enter(self, claimed: Claimed) -> bool:
+        """Whether it lets this one pass."""
+        return bool(self._asked(self._tracker.try_acquire, _name_of(claimed)))
+
+    def leave(self, claimed: Claimed) -> None:
+        """One that passed has ended."""
+        self._asked(self._tracker.release, _name_of(claimed))
 
     def _asked(self, question: Callable[[str], object], name: str) -> object:
         """The tracker's answer; None when it failed. It may be a user's own, and away."""
@@ -46,3 +53,7 @@ class Tracked:
             if self._meter.may_say("tracker"):
                 log.warning("the in-flight tracker failed for %s: %s", name, error_text(error), error=error)
             return None
+
+
+def _name_of(claimed: Claimed) -> str:
+    return "/".join(part for part in claimed.lease.key if part)

@@ -6,20 +6,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 
+from msgspec.structs import replace
+
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.agenda import EVERYWHERE, Agenda
+from aftercommit.delivery.batches import Batches
 from aftercommit.delivery.chain import Delivery
 from aftercommit.delivery.lanes import Lanes
 from aftercommit.delivery.leases import Held, Holding, holding_of
 from aftercommit.delivery.outcomes import goes_on, rule_of
 from aftercommit.delivery.ownership import Ownership
 from aftercommit.delivery.settler import Settler
+from aftercommit.delivery.starts import Starts
 from aftercommit.delivery.wakeups import Announcer
 from aftercommit.events.claims import Claimed
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.log import Log
 from aftercommit.events.order import OrderKey
-from aftercommit.events.outcome import RELEASE, Release
+from aftercommit.events.outcome import RELEASE
 from aftercommit.events.redact import error_text
 from aftercommit.handlers.routing import Router
 from aftercommit.meter import Meter
@@ -50,15 +54,15 @@ class OutboxDispatcher:
         config: OutboxConfig,
     ) -> None:
         self._runtime = runtime
-        self._store = store
         self.lanes = lanes
         self._delivery, self._settler, self._meter = delivery, settler, meter
         self._held, self._ownership = held, ownership
-        self._worker_count = config.worker_count
+        self._worker_count, self._rule = config.worker_count, rule_of(config)
         self._enough_room = max(1, config.cold_queue_capacity // 2) if config.lease_ahead else 1
-        self._rule = rule_of(config)
+        self.starts = Starts(runtime, store, lanes, settler, ownership, meter)
+        self.batches = Batches(runtime, lanes, delivery, settler, self.starts, meter, self._rule)
+        self._roster = delivery.router.roster
         self.workers: list[Task] = []
-        self._is_giving_up = False
 
     def start(self) -> None:
         if not self.workers:
@@ -78,6 +82,8 @@ class OutboxDispatcher:
         if not admitted:  # a poll was faster than this commit's callback
             self.lanes.cancel(1)
             return True
+        if self._roster.has_batches:
+            self.batches.mark(admitted)
         if not self.lanes.fill(admitted[0]):
             self._settler.add(admitted[0], RELEASE)
             return False
@@ -101,6 +107,8 @@ class OutboxDispatcher:
         admitted = self._held.admit(rows)
         if not admitted:
             return True
+        if self._roster.has_batches:
+            self.batches.mark(admitted)
         if not self.lanes.offer(admitted):
             for holding in admitted:
                 self._settler.let_go(holding, holding.lease.epoch)
@@ -121,8 +129,7 @@ class OutboxDispatcher:
     def room(self) -> int:
         """Free cold slots; none while more than half of them are taken. A claim costs more than a row: few rows at a
         time, as workers take them, would be many claims. The agenda hears once enough of them are free."""
-        room = self.lanes.cold_room
-        if room >= self._enough_room:
+        if (room := self.lanes.cold_room) >= self._enough_room:
             return room
         self.lanes.want_room(self._enough_room)
         return 0
@@ -132,16 +139,19 @@ class OutboxDispatcher:
     async def _work(self) -> None:
         while (holding := self.lanes.take_now() or await self.lanes.take()) is not None:
             next_may_follow = False
-            try:
-                next_may_follow = await self.deliver(holding)
-            except Exception as error:
-                # Nothing of a user's gets here; a fault of ours must cost neither the worker nor the row.
-                log.error("the delivery of %s broke off: %s", holding, error_text(error), error=error)
-                if not holding.is_reported:
-                    self._settler.add(holding, RELEASE)
-            finally:
-                if leaving := self.lanes.finished(holding, goes_on=next_may_follow):
-                    self._settler.release(leaving)
+            if holding.route is not None:
+                await self.batches.work(holding, holding.route)
+            else:
+                try:
+                    next_may_follow = await self.deliver(holding)
+                except Exception as error:
+                    # Nothing of a user's gets here; a fault of ours must cost neither the worker nor the row.
+                    log.error("the delivery of %s broke off: %s", holding, error_text(error), error=error)
+                    if not holding.is_reported:
+                        self._settler.add(holding, RELEASE)
+                finally:
+                    if leaving := self.lanes.finished(holding, goes_on=next_may_follow):
+                        self._settler.release(leaving)
             if self._meter.exports:
                 self._record_depths()
             if not self._settler.has_space:
@@ -158,15 +168,17 @@ class OutboxDispatcher:
             log.debug("%s waited in memory past its lease and is left to the table", holding)
             self._settler.add(holding, RELEASE)
             return False
-        if holding.is_suspect and not await self._may_start_suspect(holding):
+        if holding.is_suspect and not await self.starts.may_suspect(holding):
             return False
-        if self._is_giving_up:
+        if self.starts.is_giving_up:
             self._settler.add(holding, RELEASE)
             return False
         # The clock is not read twice for nothing.
         holding.is_running, holding.began_at = True, self._runtime.clock() if holding.is_suspect else now
         if self._meter.exports:
             self._meter.record("dispatch_latency_ms", (holding.began_at - holding.since) * 1000)
+        if claimed.lease.epoch != holding.lease.epoch:  # claimed anew while it waited
+            claimed = holding.claimed = replace(claimed, lease=holding.lease)
         outcome = await self._delivery.deliver(claimed)
         holding.is_running = False
         entry = self._settler.add(holding, outcome)
@@ -179,24 +191,6 @@ class OutboxDispatcher:
         is_kept = self._runtime.clock() < holding.lease.deadline and not holding.is_overtaken
         return is_kept and goes_on(outcome, self._rule)
 
-    async def _may_start_suspect(self, holding: Holding) -> bool:
-        """Counted in the table before it starts. The answer may take long, so all is asked again after it; one that is
-        not started then has killed nobody, and its mark is taken back. So is the mark of one that has lived for a
-        lease's time and runs on: when the process ends now, the other did it."""
-        for lived in self.lanes.lived_beside(holding):
-            if not lived.is_overtaken:
-                await self._store.mark_suspect(lived.lease, -1)
-        lease = holding.lease
-        if not await self._store.mark_suspect(lease):
-            self._settler.let_go(holding, lease.epoch)
-            self._meter.lost(*holding.told)
-            return False
-        key, is_late = holding.order_key, self._runtime.clock() >= holding.lease.deadline
-        if self._is_giving_up or is_late or (key is not None and not self._ownership.has(key)):
-            self._settler.add(holding, Release(was_marked=True))
-            return False
-        return True
-
     def give_back(self, leaves: Callable[[OrderKey], bool]) -> None:
         """What waits of some keys is free for others at once. From any thread."""
         self._settler.release(self.lanes.give_back(leaves))
@@ -204,13 +198,11 @@ class OutboxDispatcher:
     def _record_depths(self) -> None:
         self._meter.record("queue_depths", self.lanes.hot_depth, self.lanes.cold_depth)
 
-    # ------------------------------------------------------------ ending
-
     async def close(self, drain_timeout: timedelta) -> None:
         """Take nothing new, finish what waits within the time, give back the rest."""
         self.lanes.close()
         limit = drain_timeout.total_seconds()
-        if self.workers and not await self.lanes.quiet(limit, or_else=lambda: self._is_giving_up):
+        if self.workers and not await self.lanes.quiet(limit, or_else=lambda: self.starts.is_giving_up):
             await self._give_up()
         self._settler.release(self.lanes.clear())
         self._settler.let_all_pass()
@@ -232,7 +224,7 @@ class OutboxDispatcher:
 
     def hurry(self) -> None:
         """The drain is over: waiting events go back, and async handlers are cancelled; nobody can end a sync one."""
-        self._is_giving_up = True
+        self.starts.is_giving_up = True
         self._settler.release(self.lanes.clear())
         self._runtime.interrupt()
 

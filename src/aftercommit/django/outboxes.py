@@ -19,12 +19,15 @@ from django.utils.functional import SimpleLazyObject
 from aftercommit.config import OutboxOptions
 from aftercommit.django.conf import options_of
 from aftercommit.django.databases import is_in_memory
+from aftercommit.django.effects import AtomicTx
 from aftercommit.django.store import DjangoStore
 from aftercommit.django.transactions import AtomicTransaction, is_open, refuse_no_block
 from aftercommit.django.workers import BlockRuntime, WorkerRuntime
+from aftercommit.effects import HandlerEffects, refuse_impossible
 from aftercommit.engine import Engine
 from aftercommit.errors import InvalidOption, NotInTransaction, OutboxError, UnknownStore, UnsupportedTransaction
 from aftercommit.events.durations import Duration, seconds_of
+from aftercommit.handlers.handler import AnyHandler
 from aftercommit.options import Wiring
 from aftercommit.outbox import Outbox
 from aftercommit.polling.manual import DrainResult
@@ -119,6 +122,11 @@ class DjangoOutbox(Outbox):
 
     def _runtime(self) -> Runtime:
         return self._engine.runtime if self._engine is not None else WorkerRuntime(lambda: self.is_started)
+
+    def _effects_of(self, handler: AnyHandler, *, is_new: bool = False) -> HandlerEffects:
+        if is_new:
+            refuse_impossible(self, handler, is_ambient=True)
+        return HandlerEffects(self, handler, lambda *_: AtomicTx(self.alias, self._djangos))
 
     def _context(self, tx: Any) -> TxContext:
         """The atomic block of this thread. A connection of Django may be given for clearness."""

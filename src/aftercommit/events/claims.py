@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -78,6 +78,9 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     age: timedelta = timedelta(0)
     #: What it is in order with; None where nothing is kept in order.
     order_key: OrderKey | None = None
+    #: For a transactional handler of a row that serves several: all that have succeeded once it has; empty: that is all
+    #: there are, and the row is done.
+    done_then: tuple[str, ...] = ()
 
     @property
     def source(self) -> Source:
@@ -103,6 +106,16 @@ class NewEvent(msgspec.Struct, frozen=True):
     handler_id: str = ""
 
 
+class Inserted(NamedTuple):
+    """What became of new rows."""
+
+    #: The rows that are free, where the store has found out by itself whether they may be leased; None: each is as it
+    #: was asked for.
+    free: Collection[RowKey] | None
+    #: The rows that were not written: their unique key is that of another event that is not done.
+    refused: Collection[RowKey]
+
+
 class ClaimRequest(msgspec.Struct, frozen=True):
     """What the poller asks for. `floor` is what an earlier claim returned: look only behind it."""
 
@@ -112,6 +125,11 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     deadline: float
     skip_recent: timedelta = timedelta(0)
     floor: object = None
+
+
+def refuse_nobody(owner: str) -> None:
+    if not owner:
+        raise InvalidOption("a claim has no owner, so it would lease rows to nobody", fix="pass the owner's id")
 
 
 class Claim(msgspec.Struct, frozen=True):

@@ -76,6 +76,8 @@ COLUMNS: Final = (
     ),
     Column("lease_until", Kind.INSTANT, is_nullable=True, value="{now_plus:lock_timeout}", is_claimed=False),
     Column("lease_epoch", Kind.NUMBER, default=0, value=":epoch", is_claimed=False),
+    # Only the INSERT of events that have one names it.
+    Column("unique_key", Kind.NAME, 255, is_nullable=True),
 )
 
 #: What an INSERT names, in order.
@@ -94,3 +96,6 @@ PARAMETERS: Final = (
     ("lock_timeout", Kind.LARGE),
     ("epoch", Kind.NUMBER),
 )
+
+#: Those of the INSERT where some have a unique key.
+UNIQUE_PARAMETERS: Final = (*PARAMETERS, ("unique_key", Kind.NAME))

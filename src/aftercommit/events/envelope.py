@@ -51,10 +51,13 @@ _FIELDS = (
     "available_at",
     "deliver_after",
     "explicit_key",
+    "unique_key",
 )
 
 #: What a copy takes over whatever else is changed.
-_KEPT = ("event_id", "event_type", "occurred_at", "aggregate_type", "aggregate_id", "tenant_id", "headers")
+_KEPT = (
+    *("event_id", "event_type", "occurred_at", "aggregate_type", "aggregate_id", "tenant_id", "headers", "unique_key"),
+)
 
 
 class _Draft:
@@ -94,6 +97,8 @@ class EventEnvelope(_Draft):
     explicit_key: str | None
     #: The ordering key: as given, else `aggregate_type/aggregate_id`, else None (no order).
     key: str | None
+    #: While an event with the same one is not done, this one is not written; None where nothing is asked.
+    unique_key: str | None
 
     def __init__(
         self,
@@ -112,6 +117,7 @@ class EventEnvelope(_Draft):
         deliver_after: Duration = UNSET,
         content_type: str | None = None,
         payload_version: int = 1,
+        unique_key: str | int | UUID | None = None,
     ) -> None:
         payload = payload_of(payload_json, payload_bytes)
         establish(
@@ -129,6 +135,7 @@ class EventEnvelope(_Draft):
             headers_of(headers),
             available_at,
             deliver_after,
+            unique_key,
         )
 
     @classmethod
@@ -140,13 +147,14 @@ class EventEnvelope(_Draft):
     def restore(
         cls, event_id: str, event_type: str, payload: Payload, content_type: str, payload_version: int,
         occurred_at: datetime, aggregate_type: str, aggregate_id: str | None, tenant_id: str | None, key: str | None,
-        headers: Mapping[str, str], available_at: datetime | None,
+        headers: Mapping[str, str], available_at: datetime | None, unique_key: str | None = None,
     ) -> EventEnvelope:  # fmt: skip
         """An envelope from a stored row, as it is: rules that held at write() are not asked again."""
         self = object.__new__(cls)
         _fill(
             self, event_id, event_type, payload, content_type, payload_version, occurred_at, aggregate_type,
             aggregate_id, tenant_id, read_only(headers) if headers else NO_HEADERS, available_at, None, key,
+            unique_key,
         )  # fmt: skip
         return self
 
@@ -231,6 +239,7 @@ def establish(
     headers: Mapping[str, str],
     available_at: datetime,
     deliver_after: Duration,
+    unique_key: str | int | UUID | None = None,
 ) -> None:
     """Fill in a new event, by its rules; type, payload, version and headers are known to be right.
 
@@ -250,9 +259,11 @@ def establish(
     # A key is given to most events, and most are plain text.
     if key is not None and not (type(key) is str and 0 < len(key) <= 255 and key.isprintable()):
         key = text_of(key, "key", 255)
+    if unique_key is not None:
+        unique_key = text_of(unique_key, "unique_key", 255)
     _fill(
         envelope, event_id, event_type, payload, content_type, payload_version, occurred, aggregate_type,
-        aggregate_id, tenant_id, headers, due, delay, key,
+        aggregate_id, tenant_id, headers, due, delay, key, unique_key,
     )  # fmt: skip
 
 
@@ -266,7 +277,7 @@ def _fill(
     envelope: EventEnvelope, event_id: str, event_type: str, payload: Payload, content_type: str,
     payload_version: int, occurred_at: datetime, aggregate_type: str, aggregate_id: str | None, tenant_id: str | None,
     headers: Mapping[str, str], available_at: datetime | None, deliver_after: timedelta | None,
-    explicit_key: str | None,
+    explicit_key: str | None, unique_key: str | None = None,
 ) -> None:  # fmt: skip
     """All fields at once. As a draft, which is then sealed: setting them one by one past the rule costs five times as
     much, and every delivered event is filled in."""
@@ -288,6 +299,7 @@ def _fill(
     draft.available_at = available_at
     draft.deliver_after = deliver_after
     draft.explicit_key = explicit_key
+    draft.unique_key = unique_key
     if explicit_key is None and aggregate_id is not None:
         explicit_key = f"{aggregate_type}/{aggregate_id}"
     draft.key = explicit_key

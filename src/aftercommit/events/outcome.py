@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -75,11 +76,47 @@ class Unavailable(OutboxError, code="AC063"):
         return type(self), (self.destination, self.retry_in), self.__dict__
 
 
+class WrongBatchResult(OutboxError, TypeError, code="AC064"):
+    """What a handler of batches says of its events makes no sense: it counts as if the handler had raised this."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class BatchResult:
+    """Return it from a handler of batches that has something to say of each event, in the order of the list.
+
+    None or `Done()`: it was handled; `RetryAfter(delay)`: it comes again, not counted; an exception: as if a handler of
+    this event alone had raised it.
+
+    >>> BatchResult([None, RetryAfter("5s"), ValueError("no such order")]).results[2]
+    ValueError('no such order')
+    """
+
+    results: tuple[Done | RetryAfter | BaseException | None, ...]
+
+    def __init__(self, results: Iterable[Done | RetryAfter | BaseException | None]) -> None:
+        try:
+            entries = tuple(results)
+        except TypeError as error:
+            raise WrongBatchResult(
+                f"BatchResult got {results!r}", fix="pass a list with an entry for each event"
+            ) from error
+        for index, entry in enumerate(entries):
+            if entry is not None and not isinstance(entry, Done | RetryAfter | BaseException):
+                raise WrongBatchResult(
+                    f"entry {index} of BatchResult is {entry!r}",
+                    fix="None or Done() for an event that was handled, RetryAfter(delay), or an exception, made: "
+                    'ValueError("…")',
+                )
+        object.__setattr__(self, "results", entries)
+
+
 #: There is one way to be done for the table. Who counts tells three apart: it was handled, the handler discarded it, or
 #: the fallback took it over.
 DONE = Done()
 DISCARDED: Final = Done()
 FELL_BACK: Final = Done()
+#: The same verdict, which a transactional handler's own transaction has written: nobody has to write it again.
+WRITTEN: Final = Done()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +182,8 @@ class Release:
 Outcome = Done | Retry | Defer | Dead | Release
 
 RELEASE = Release()
+#: A transactional handler's commit got no answer. If it was one, the fence refuses this, and that is no lost lease.
+UNANSWERED: Final = Release(was_started=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +195,8 @@ class Ok:
 
 #: What nearly all functions return.
 NOTHING: Final = Ok()
+#: A transactional handler returned, and its transaction, in which its event is marked as done, is committed.
+COMMITTED: Final = Ok()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +208,22 @@ class Raised:
 
 
 Result = Ok | Raised
+
+
+def answered_by(result: Result, count: int) -> Result:
+    """What a call with so many events gave. An answer for another number of events counts as raised."""
+    answer = None if isinstance(result, Raised) else result.value
+    if not isinstance(answer, BatchResult) or len(answer.results) == count:
+        return result
+    error = WrongBatchResult(
+        f"BatchResult has {len(answer.results)} entries, and the handler got {count} events",
+        fix="give one for each event, in order: None for those that were handled",
+    )
+    return Raised(error)
+
+
+def results_of(result: Result, count: int) -> list[Result]:
+    """What that says of each of them."""
+    if isinstance(result, Raised) or not isinstance(result.value, BatchResult):
+        return [result] * count
+    return [Raised(each) if isinstance(each, BaseException) else Ok(each) for each in result.value.results]

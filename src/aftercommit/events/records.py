@@ -50,6 +50,7 @@ class EventRecord:
     locked_by: str | None
     #: The lease stands until then, on the database's clock.
     lease_until: datetime | None
+    unique_key: str | None = None
 
     @property
     def dead_at(self) -> datetime | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import Enum
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
@@ -17,6 +18,7 @@ from aftercommit.handlers.signatures import (
     UNTYPED,
     Scope,
     Signature,
+    batch_signature,
     fallback_signature,
     handler_signature,
     refuse_uncallable,
@@ -71,10 +73,15 @@ class Handler(Generic[T, P, R]):
         self._names = scope.names
         self._unbound_fallback: Callable[..., object] | None = None
         if not self.is_method:
-            self._read(handler_signature(function, scope.names))
+            self._read(self._signature(function))
+
+    def _signature(self, function: Callable[..., object]) -> Signature:
+        if self.settings.batch is not None:
+            return batch_signature(function, self._names)
+        return handler_signature(function, self._names, is_transactional=self.settings.transactional)
 
     def _read(self, signature: Signature) -> None:
-        self.takes_metadata = signature.takes_metadata
+        self.takes_metadata, self.tx = signature.takes_metadata, signature.tx
         #: The stored name of its events, or None: then `payload` is the route, or every event is.
         self.event_type = name_of(self.route, "event_type", 128) if isinstance(self.route, str | Enum) else None
         self.payload = _payload_type(self.function, self.route, signature.annotation)
@@ -117,7 +124,8 @@ class Handler(Generic[T, P, R]):
     def fallback(self, function: Any, /) -> Any:
         """Called once, when the handler's attempts are used up or its error is not worth another.
 
-        It gets what the handler gets, then the FailureContext. When it returns, the event is DONE.
+        It gets what the handler gets, then the FailureContext. When it returns, the event is DONE. That of a handler of
+        batches gets one event at a time.
         """
         if self.bound_fallback is not None or self._unbound_fallback is not None:
             raise DuplicateHandler(f"the handler {self.id} has a fallback already", fix="call both from one function")
@@ -143,12 +151,12 @@ class Handler(Generic[T, P, R]):
         bound.function = getattr(instance, name)
         bound.route, bound.settings, bound._names = self.route, self.settings, self._names
         bound.is_method, bound.is_included, bound.bound_fallback, bound._unbound_fallback = False, True, None, None
-        signature = handler_signature(bound.function, self._names)
+        signature = bound._signature(bound.function)
         is_overridden = getattr(bound.function, "__func__", None) is not self.function
         if signature.annotation is UNTYPED and self.route is None and is_overridden:
             # The body is a subclass's, which need not say again what the declaration has said.
-            declared_for = handler_signature(_bound(self.function, instance), self._names)
-            signature = Signature(declared_for.annotation, signature.takes_metadata)
+            declared_for = bound._signature(_bound(self.function, instance))
+            signature = replace(signature, annotation=declared_for.annotation)
         bound._read(signature)
         if self._unbound_fallback is not None:
             method = _bound(self._unbound_fallback, instance)

@@ -17,8 +17,8 @@ from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.names import described
 from aftercommit.events.retry_settings import Retry
 from aftercommit.handlers.handler import AnyHandler, Fallback, Handler, covers
-from aftercommit.handlers.options import HandlerOptions, any_event, any_payload
-from aftercommit.handlers.signatures import UNTYPED, Scope, where
+from aftercommit.handlers.options import OPTIONS, any_event, any_payload
+from aftercommit.handlers.signatures import UNTYPED, Scope, element_of, where
 
 T = TypeVar("T")
 
@@ -35,10 +35,14 @@ class HandlerObject:
     concurrency: int | None = None
     rate: str | None = None
     destination: str | Callable[[EventEnvelope], str] | None = None
+    batch: int | None = None
+    linger: Duration | None = None
+    transactional: bool = False
 
 
 class OutboxTypedHandler(HandlerObject, ABC, Generic[T]):
     """Handles the events of one payload class: that of its type argument, of its subclasses, or of each of a union.
+    With `batch = 100` its type argument is what it gets, `list[OrderPlaced]`.
 
     >>> from dataclasses import dataclass
     >>> from aftercommit import HandlerSet
@@ -88,7 +92,7 @@ class OutboxFallbackHandler(ABC, Generic[T]):
 #: Whose objects are handlers or fallbacks by themselves.
 KINDS: Final = (OutboxTypedHandler, OutboxHandler, OutboxFallbackHandler)
 
-_OPTIONS: Final = tuple(name for name in HandlerOptions.__annotations__ if name != "supports")
+_OPTIONS: Final = tuple(name for name in OPTIONS if name != "supports")
 
 
 def refuse_class(given: object) -> None:
@@ -115,6 +119,11 @@ def handler_of(instance: Any, route: object, keywords: dict[str, Any], names: Ma
     if isinstance(instance, OutboxHandler):
         return Handler(instance.handle, any_payload, options, Scope(names))
     kind = _argument(instance, OutboxTypedHandler, names)
+    if options.get("batch") is not None and (kind := element_of(said := kind)) is None:
+        raise InvalidHandler(
+            f"{type(instance).__name__} gets batches, and handles {said!r}, which is no list",
+            fix=f"OutboxTypedHandler[list[{getattr(said, '__name__', 'OrderPlaced')}]]",
+        )
     if kind is EventEnvelope or (kind is not UNTYPED and any(map(is_plain_data, classes(kind)))):
         raise InvalidHandler(
             f"{type(instance).__name__} handles {kind!r}, which names no event type",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, TypedDict
+from typing import Any, Final, Required, TypedDict
 
 from aftercommit.errors import InvalidHandler, InvalidOption, did_you_mean
 from aftercommit.events.durations import Duration, duration, seconds_of
@@ -50,8 +50,8 @@ any_event: Final = AnyEvent()
 any_payload: Final = AnyPayload()
 
 
-class HandlerOptions(TypedDict, total=False):
-    """The keywords of `handler()`."""
+class PlainOptions(TypedDict, total=False):
+    """The keywords of `handler()` that change nothing of what a handler takes."""
 
     #: Only events of this aggregate type.
     aggregate_type: str | Enum
@@ -73,6 +73,29 @@ class HandlerOptions(TypedDict, total=False):
     destination: str | Callable[[EventEnvelope], str]
 
 
+class HandlerOptions(PlainOptions, total=False):
+    """The keywords of `handler()`."""
+
+    #: Its statements and the mark that the event is done are one transaction, which it gets as `tx`.
+    transactional: bool
+
+
+class BatchOptions(PlainOptions, total=False):
+    """The keywords of `handler()` for one that gets lists of events."""
+
+    #: It gets a list of up to so many events in one call.
+    batch: Required[int]
+    #: How long a batch that is not full waits for more; without it, it is what waits at that moment.
+    linger: Duration
+
+
+#: All names that there are.
+OPTIONS: Final = (*HandlerOptions.__annotations__, "batch", "linger")
+
+#: The longest list that a handler may ask for.
+LARGEST_BATCH: Final = 10_000
+
+
 @dataclass(frozen=True, slots=True)
 class HandlerSettings:
     """The options of one handler, as values."""
@@ -86,14 +109,18 @@ class HandlerSettings:
     rate: Rate | None
     supports: Supports | None
     destination: Callable[[EventEnvelope], str] | None
+    #: It gets lists of up to so many events; None: one event each time.
+    batch: int | None = None
+    #: Seconds that a batch waits to become full.
+    linger: float = 0.0
+    transactional: bool = False
 
 
 def settings_of(function: object, options: dict[str, Any], *, is_generic: bool) -> HandlerSettings:
     """Read the options of a handler; wrong names and values are refused with the fix."""
-    known = HandlerOptions.__annotations__
     for name, value in options.items():
-        if name not in known:
-            raise InvalidOption(f"handler() has no option {name}={value!r}", fix=did_you_mean(name, known))
+        if name not in OPTIONS:
+            raise InvalidOption(f"handler() has no option {name}={value!r}", fix=did_you_mean(name, OPTIONS))
     timeout, aggregate_type, retry = options.get("timeout"), options.get("aggregate_type"), options.get("retry")
     return HandlerSettings(
         id=_id(function, options.get("id")),
@@ -105,6 +132,9 @@ def settings_of(function: object, options: dict[str, Any], *, is_generic: bool) 
         rate=_rate(options.get("rate")),
         supports=_supports(options.get("supports"), is_generic=is_generic),
         destination=_destination(options.get("destination")),
+        batch=_batch(options.get("batch")),
+        linger=_linger(options),
+        transactional=_transactional(options),
     )
 
 
@@ -147,6 +177,24 @@ def _rate(value: Any) -> Rate | None:
     return Rate(int(found[1]), duration(per, name="rate", positive=True).total_seconds())
 
 
+def _batch(value: Any) -> int | None:
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= LARGEST_BATCH
+    if value is not None and not is_count:
+        raise InvalidOption(f"batch is {value!r}", fix=f"pass an int from 1 to {LARGEST_BATCH}")
+    return value  # type: ignore[no-any-return]
+
+
+def _linger(options: dict[str, Any]) -> float:
+    value = options.get("linger")
+    if value is None:
+        return 0.0
+    if options.get("batch") is None:
+        raise InvalidOption(
+            f"linger is {value!r}, and the handler takes one event at a time", fix='batch=100, linger="5ms"'
+        )
+    return seconds_of(value, name="linger")
+
+
 def _supports(value: Any, *, is_generic: bool) -> Supports | None:
     if value is not None and (not callable(value) or not is_generic):
         raise InvalidOption(
@@ -162,3 +210,15 @@ def _destination(value: Any) -> Callable[[EventEnvelope], str] | None:
     if value is not None and not callable(value):
         raise InvalidOption(f"destination is {value!r}", fix="pass a name, or a function of the event that gives one")
     return value  # type: ignore[no-any-return]
+
+
+def _transactional(options: dict[str, Any]) -> bool:
+    value = options.get("transactional", False)
+    if not isinstance(value, bool):
+        raise InvalidOption(f"transactional is {value!r}", fix="pass True or False")
+    if value and options.get("batch") is not None:
+        raise InvalidOption(
+            f"batch={options['batch']!r} and transactional=True were given, and a transaction is that of one event",
+            fix="leave out one of the two",
+        )
+    return value

@@ -17,6 +17,7 @@ from aftercommit.handlers.listeners import DefaultListenerRegistry, MultiListene
 from aftercommit.handlers.options import LISTENER_ID, AnyEvent, HandlerSettings, Supports
 from aftercommit.handlers.set import Roster
 from aftercommit.hooks import Listener, ListenerRegistry
+from aftercommit.ports import Effects, Resource
 
 #: One row for all: there is nobody to tell apart here.
 _FOR_ALL: Final = ("",)
@@ -48,17 +49,24 @@ class Route:
     takes_metadata: bool = False
     timeout: float | None = None
     supports: Supports | None = None
+    #: It gets lists of up to so many; None: one event each time.
+    batch: int | None = None
+    #: Seconds that a batch waits to become full.
+    linger: float = 0.0
     #: It has neither limits nor a destination of its own.
     is_free: bool = True
+    #: Of a transactional handler: how it is called.
+    effects: Effects | None = None
     #: One function gets the envelope and nothing else, for as long as it wants.
     is_plain: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        has_more = self.payload is not None or self.takes_metadata or self.timeout is not None
+        has_more = self.payload is not None or self.takes_metadata or self.effects is not None
+        has_more = has_more or (self.timeout, self.batch) != (None, None)
         object.__setattr__(self, "is_plain", len(self.functions) == 1 and not has_more)
 
     @classmethod
-    def to(cls, handler: AnyHandler) -> Route:
+    def to(cls, handler: AnyHandler, effects: Effects | None = None) -> Route:
         options = handler.settings
         return cls(
             handler.id,
@@ -70,7 +78,10 @@ class Route:
             takes_metadata=handler.takes_metadata,
             timeout=options.timeout,
             supports=options.supports,
+            batch=options.batch,
+            linger=options.linger,
             is_free=(options.timeout, options.concurrency, options.rate, options.destination) == (None,) * 4,
+            effects=effects,
         )
 
 
@@ -81,22 +92,26 @@ class Router:
         self._registry = registry
         # Nothing leaves our own registry. One of a user's, or a subclass, may answer otherwise every time.
         self._answers_stay = type(registry) is DefaultListenerRegistry
-        self._roster = roster
+        self.roster = roster
         self.payloads = payloads
+        #: What handlers need while they are called; opened and closed with the outbox.
+        self.resources: list[Resource] = []
         self._count = 0
         self._routes: dict[str, Route] = {}
         self._found: dict[tuple[str, str], tuple[Route, ...]] = {}
         self._listeners: dict[tuple[str, str], tuple[object, tuple[Route, ...]]] = {}
         self._hints: dict[tuple[str, str], str] = {}
+        #: How a transactional handler is called. Nobody registers one where there is no way.
+        self.effects_of: Callable[[AnyHandler], Effects] | None = None
 
     def __bool__(self) -> bool:
         """Whether anybody could receive anything. A registry that cannot be counted is taken to have some."""
-        return bool(self._roster.handlers or self._listeners) or self.count() != 0
+        return bool(self.roster.handlers or self._listeners) or self.count() != 0
 
     def count(self) -> int | None:
         """How many could receive something; None where a registry cannot be counted."""
         try:
-            return len(self._roster.handlers) + len(self._registry)  # type: ignore[arg-type]
+            return len(self.roster.handlers) + len(self._registry)  # type: ignore[arg-type]
         except TypeError:
             return None
 
@@ -109,12 +124,12 @@ class Router:
         else:
             found = self._registry.listener_for(*kind)
             listening = () if found is None else self._listening(kind, found)
-        return (*listening, *self._matching(event)) if self._roster.handlers else listening
+        return (*listening, *self._matching(event)) if self.roster.handlers else listening
 
     def routes_of_row(self, event: EventEnvelope, handler_id: str) -> Sequence[Route]:
         """Who receives a row: the handler that it was written for, or all that match now. Raises UnroutableEvent when
         nobody here does."""
-        if not handler_id and self._answers_stay and not self._roster.handlers:  # what routes_of() would say, sooner
+        if not handler_id and self._answers_stay and not self.roster.handlers:  # what routes_of() would say, sooner
             known = self._listeners.get((event.aggregate_type, event.event_type))
             if known is not None:
                 return known[1]
@@ -141,7 +156,7 @@ class Router:
     def knows(self, handler_id: str, aggregate_type: str, event_type: str) -> bool:
         """Whether anybody here receives such rows, as far as names tell: `supports=` sees events."""
         if handler_id and handler_id != LISTENER_ID:
-            return self._roster.named(handler_id) is not None
+            return self.roster.named(handler_id) is not None
         found = self._registry.listener_for(aggregate_type, event_type)
         if found is not None and not (isinstance(found, Sequence) and not found):
             return True
@@ -150,7 +165,7 @@ class Router:
     def nearest(self, handler_id: str, aggregate_type: str, event_type: str) -> str | None:
         """The name that was probably meant by one that nobody here has."""
         if handler_id and handler_id != LISTENER_ID:
-            return closest(handler_id, self._roster.names())
+            return closest(handler_id, self.roster.names())
         return closest(route_name(aggregate_type, event_type), self._route_names())
 
     def route(self, handler_id: str, event: EventEnvelope) -> Route | None:
@@ -159,7 +174,7 @@ class Router:
             kind = (event.aggregate_type, event.event_type)
             found = self._registry.listener_for(*kind)
             return next(iter(self._listening(kind, found)), None) if found is not None else None
-        handler = self._roster.named(handler_id)
+        handler = self.roster.named(handler_id)
         return None if handler is None else self._route(handler)
 
     def rows_of(self, event: EventEnvelope) -> Sequence[str]:
@@ -173,7 +188,7 @@ class Router:
         handler: AnyHandler | None = route.handler
         if handler is None or handler.bound_fallback is not None:
             return None if handler is None else handler.bound_fallback
-        for each in self._roster.fallbacks:
+        for each in self.roster.fallbacks:
             if isinstance(each.payload, AnyEvent):
                 if handler.is_generic:
                     return each
@@ -204,7 +219,7 @@ class Router:
         names: set[str] = set()
         if isinstance(self._registry, DefaultListenerRegistry | MultiListenerRegistry):
             names.update(self._registry.route_names())
-        for handler in tuple(self._roster.handlers.values()):
+        for handler in tuple(self.roster.handlers.values()):
             if handler.event_type is not None:
                 names.add(route_name(handler.settings.aggregate_type or GLOBAL, handler.event_type))
             elif handler.is_typed:
@@ -217,7 +232,7 @@ class Router:
 
     def _current(self, name: str) -> str:
         plain = name.removeprefix(GAVE_UP)
-        handler = self._roster.named(plain)
+        handler = self.roster.named(plain)
         return name if handler is None else name.removesuffix(plain) + handler.id
 
     def _listening(self, kind: tuple[str, str], found: Listener | Sequence[Listener]) -> tuple[Route, ...]:
@@ -234,8 +249,8 @@ class Router:
         return (route,)
 
     def _matching(self, event: EventEnvelope) -> Sequence[Route]:
-        if self._count != len(self._roster):
-            self._found, self._count = {}, len(self._roster)
+        if self._count != len(self.roster):
+            self._found, self._count = {}, len(self.roster)
         # One and the same dictionary: what is found while a handler is added must not outlive the addition.
         kind, known = (event.aggregate_type, event.event_type), self._found
         found = known.get(kind)
@@ -250,7 +265,7 @@ class Router:
     def _search(self, aggregate_type: str, event_type: str) -> list[AnyHandler]:
         handlers = [
             handler
-            for handler in tuple(self._roster.handlers.values())
+            for handler in tuple(self.roster.handlers.values())
             if handler.settings.aggregate_type in (None, aggregate_type) and self._takes(handler, event_type)
         ]
         return sorted(handlers, key=lambda handler: handler.is_generic)  # stable: in order of registration
@@ -262,7 +277,12 @@ class Router:
 
     def _route(self, handler: AnyHandler) -> Route:
         route = self._routes.get(handler.id)
-        return route or self._routes.setdefault(handler.id, Route.to(handler))
+        if route is None:
+            effects = None
+            if handler.settings.transactional and self.effects_of is not None:
+                effects = self.effects_of(handler)
+            route = self._routes.setdefault(handler.id, Route.to(handler, effects))
+        return route
 
 
 def _keep(known: dict[K, V], key: K, value: V) -> None:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Protocol, Self, TypeVar, Unpack, overload
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from aftercommit.errors import DuplicateHandler, InvalidHandler
 from aftercommit.events.context import EventMetadata, FailureContext
+from aftercommit.handlers.declaring import (
+    Declares,
+    DeclaresAny,
+    DeclaresAnyBatch,
+    DeclaresAnyTransactional,
+    DeclaresBatch,
+    DeclaresTransactional,
+)
 from aftercommit.handlers.handler import AnyHandler, Fallback, Fallen, Handler
 from aftercommit.handlers.objects import (
     KINDS,
@@ -18,43 +26,12 @@ from aftercommit.handlers.objects import (
     handler_of,
     refuse_class,
 )
-from aftercommit.handlers.options import AnyEvent, HandlerOptions
+from aftercommit.handlers.options import AnyEvent, BatchOptions, HandlerOptions, PlainOptions
 from aftercommit.handlers.signatures import UNTYPED, Scope, where
 
 T = TypeVar("T")
 S = TypeVar("S")
 R = TypeVar("R")
-Given = TypeVar("Given")
-
-
-class Declares(Protocol[Given]):
-    """A decorator for functions and methods that take this payload."""
-
-    @overload
-    def __call__(self, function: Callable[[Given], R], /) -> Handler[Given, [Given], R]: ...
-    @overload
-    def __call__(
-        self, function: Callable[[Given, EventMetadata], R], /
-    ) -> Handler[Given, [Given, EventMetadata], R]: ...
-    @overload
-    def __call__(self, function: Callable[[S, Given], R], /) -> Handler[Given, [S, Given], R]: ...
-    @overload
-    def __call__(
-        self, function: Callable[[S, Given, EventMetadata], R], /
-    ) -> Handler[Given, [S, Given, EventMetadata], R]: ...
-
-
-class DeclaresAny(Protocol):
-    """A decorator for functions and methods that say by their annotation which payload they take."""
-
-    @overload
-    def __call__(self, function: Callable[[T], R], /) -> Handler[T, [T], R]: ...
-    @overload
-    def __call__(self, function: Callable[[T, EventMetadata], R], /) -> Handler[T, [T, EventMetadata], R]: ...
-    @overload
-    def __call__(self, function: Callable[[S, T], R], /) -> Handler[T, [S, T], R]: ...
-    @overload
-    def __call__(self, function: Callable[[S, T, EventMetadata], R], /) -> Handler[T, [S, T, EventMetadata], R]: ...
 
 
 class Roster:
@@ -64,6 +41,8 @@ class Roster:
     def __init__(self) -> None:
         self.handlers: dict[str, AnyHandler] = {}
         self.fallbacks: list[Fallback] = []
+        #: Whether any of them takes events in batches.
+        self.has_batches = False
         self._names: dict[str, AnyHandler] = {}
 
     def __len__(self) -> int:
@@ -102,6 +81,7 @@ class Roster:
         for handler in handlers:
             self._names.update(dict.fromkeys(_names(handler), handler))
             self.handlers[handler.id] = handler
+            self.has_batches = self.has_batches or handler.settings.batch is not None
         self.fallbacks.extend(fallbacks)
 
 
@@ -117,6 +97,29 @@ class HandlerSet:
 
     # ------------------------------------------------------------ declaring
 
+    @overload
+    def handler(self, route: type[T], /, **options: Unpack[BatchOptions]) -> DeclaresBatch[T]: ...
+    @overload
+    def handler(
+        self, route: str | Enum | AnyEvent | None = None, /, **options: Unpack[BatchOptions]
+    ) -> DeclaresAnyBatch: ...
+    @overload
+    def handler(
+        self, handler: OutboxTypedHandler[list[T]], /, **options: Unpack[BatchOptions]
+    ) -> Handler[T, ..., object]: ...
+    @overload
+    def handler(  # type: ignore[overload-overlap]
+        self, route: type[T], /, *, transactional: Literal[True], **options: Unpack[PlainOptions]
+    ) -> DeclaresTransactional[T]: ...
+    @overload
+    def handler(  # type: ignore[overload-overlap]
+        self,
+        route: str | Enum | AnyEvent | None = None,
+        /,
+        *,
+        transactional: Literal[True],
+        **options: Unpack[PlainOptions],
+    ) -> DeclaresAnyTransactional: ...
     @overload
     def handler(self, route: type[T], /, **options: Unpack[HandlerOptions]) -> Declares[T]: ...  # type: ignore[overload-overlap]
     @overload
@@ -142,7 +145,11 @@ class HandlerSet:
 
         The route may be a class, the name of an event type (a string or an Enum member), or `any_event`. An object of a
         subclass of OutboxTypedHandler or OutboxHandler is taken as it is. Options: aggregate_type, retry, timeout,
-        concurrency, rate, id, aliases, supports, destination.
+        concurrency, rate, id, aliases, supports, destination, batch, linger, transactional.
+
+        With `batch=100` it gets lists of up to so many events of its route, `def h(events: list[OrderPlaced])`: what
+        waits at that moment, or comes until `linger="5ms"` is over. What it returns or raises is said of all; a
+        BatchResult says it of each.
         """
         refuse_class(route)
         is_route = route is None or isinstance(route, str | Enum | AnyEvent | type)

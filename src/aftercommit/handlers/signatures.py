@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import Parameter
 from types import FrameType, SimpleNamespace
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 from aftercommit.errors import InvalidHandler, OutboxError
 from aftercommit.events.context import EventMetadata, FailureContext
 from aftercommit.events.names import described
+from aftercommit.handlers.transactional import TxParameter, kind_of_tx
 
 #: The first parameter has no annotation. Not None, which is one.
 UNTYPED: Final[Any] = type("Untyped", (), {"__repr__": lambda _: "no annotation"})()
@@ -23,14 +24,21 @@ _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The annotation of the event, and whether EventMetadata comes second."""
+    """The annotation of the event, whether EventMetadata comes with it, and where a transactional handler wants its
+    transaction."""
 
     annotation: Any
     takes_metadata: bool
+    tx: TxParameter | None = None
 
 
-def handler_signature(function: Callable[..., object], namespace: Mapping[str, Any]) -> Signature:
-    """Of a handler: `(event)` or `(event, metadata)`."""
+def handler_signature(
+    function: Callable[..., object], namespace: Mapping[str, Any], *, is_transactional: bool = False
+) -> Signature:
+    """Of a handler: `(event)` or `(event, metadata)`; of a transactional one `(event, tx)`, with metadata before or
+    behind the tx."""
+    if is_transactional:
+        return _transactional_signature(function, namespace)
     fix = f"def {described(function)}(event: OrderPlaced) -> None, or with a second parameter of type EventMetadata"
     positional = _positional(function, fix)
     if positional is None:
@@ -41,10 +49,78 @@ def handler_signature(function: Callable[..., object], namespace: Mapping[str, A
     annotations = [_annotation(parameter, function, namespace) for parameter in positional[:2]]
     takes_metadata = annotations[1:] == [EventMetadata] or (len(required) == 2 and annotations[1] is UNTYPED)
     if len(required) == 2 and not takes_metadata:
+        if kind_of_tx(annotations[1]) is not None:
+            fix = "@outbox.handler(transactional=True), for a handler that gets a transaction"
         raise InvalidHandler(
             f"the second parameter of the handler {where(function)} is annotated {_shown(annotations[1])}", fix=fix
         )
     return Signature(annotations[0], takes_metadata)
+
+
+def _transactional_signature(function: Callable[..., object], namespace: Mapping[str, Any]) -> Signature:
+    fix = f"def {described(function)}(event: OrderPlaced, tx) -> None, and a third parameter of type EventMetadata"
+    positional = _positional(function, fix)
+    if positional is None:
+        return Signature(UNTYPED, takes_metadata=False)
+    required = [parameter for parameter in positional if parameter.default is Parameter.empty]
+    if not positional or len(required) > 3:
+        raise InvalidHandler(f"the handler {where(function)} takes {len(required)} parameters", fix=fix)
+    event, *others = positional
+    tx, takes_metadata = None, False
+    for place, parameter in enumerate(others[:2], 1):
+        annotation = _annotation(parameter, function, namespace)
+        is_tx = annotation is not EventMetadata and (parameter.name == "tx" or kind_of_tx(annotation) is not None)
+        if is_tx and tx is None:
+            tx = TxParameter(annotation, place)
+        elif (
+            not is_tx
+            and not takes_metadata
+            and (annotation is EventMetadata or (annotation is UNTYPED and parameter in required))
+        ):
+            takes_metadata = True
+        elif parameter in required:
+            raise InvalidHandler(
+                f"the parameter {parameter.name} of the handler {where(function)} is annotated {_shown(annotation)}",
+                fix=fix,
+            )
+        else:
+            break
+    return Signature(_annotation(event, function, namespace), takes_metadata, tx)
+
+
+def batch_signature(function: Callable[..., object], namespace: Mapping[str, Any]) -> Signature:
+    """Of a handler of batches: `(events)` or `(events, metadatas)`, lists both. The annotation is that of one event."""
+    name = described(function)
+    fix = f"def {name}(events: list[OrderPlaced]) -> None, or with a second parameter of type list[EventMetadata]"
+    positional = _positional(function, fix)
+    if positional is None:
+        return Signature(UNTYPED, takes_metadata=False)
+    required = [parameter for parameter in positional if parameter.default is Parameter.empty]
+    if not positional or len(required) > 2:
+        raise InvalidHandler(f"the handler {where(function)} takes {len(required)} parameters", fix=fix)
+    events, *rest = [_annotation(parameter, function, namespace) for parameter in positional[:2]]
+    is_second_needed = len(required) == 2
+    takes_metadata = any(element_of(each) is EventMetadata for each in rest) or (is_second_needed and rest == [UNTYPED])
+    if is_second_needed and not takes_metadata:
+        raise InvalidHandler(
+            f"the second parameter of the handler of batches {where(function)} is annotated {_shown(rest[0])}",
+            fix=fix,
+        )
+    if (element := element_of(events)) is None:
+        raise InvalidHandler(
+            f"the handler {where(function)} gets batches, and takes {_shown(events)}, which is no list", fix=fix
+        )
+    return Signature(element, takes_metadata)
+
+
+def element_of(annotation: Any) -> Any:
+    """What a list holds that goes where this is annotated; None where no list goes."""
+    if annotation is UNTYPED:
+        return UNTYPED
+    kind, arguments = get_origin(annotation) or annotation, get_args(annotation)
+    if not isinstance(kind, type) or not issubclass(list, kind) or len(arguments) > 1:
+        return None
+    return UNTYPED if not arguments or _says_nothing(arguments[0]) else arguments[0]
 
 
 def fallback_signature(function: Callable[..., object], namespace: Mapping[str, Any]) -> Signature:
@@ -135,8 +211,11 @@ def _annotation(parameter: Parameter, function: Callable[..., object], namespace
         resolved = get_type_hints(holder, dict(globals_), dict(namespace))["it"]
     except Exception as error:  # an annotation may be any expression
         raise _unresolved(function, error) from error
-    says_nothing = resolved in (Any, object) or isinstance(resolved, TypeVar)
-    return UNTYPED if says_nothing else resolved
+    return UNTYPED if _says_nothing(resolved) else resolved
+
+
+def _says_nothing(annotation: Any) -> bool:
+    return annotation in (Any, object) or isinstance(annotation, TypeVar)
 
 
 def _unresolved(function: object, error: Exception) -> InvalidHandler:

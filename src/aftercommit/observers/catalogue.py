@@ -52,6 +52,7 @@ OWN: Final = (
     Series("outbox_hot_skipped_delayed_total", "counter", (), "events that were not due when they were committed"),
     Series("outbox_leases_lost_total", "counter", ("handler",), "outcomes that came too late: another has the row"),
     Series("outbox_instances_lost_total", "counter", (), "instances of the fleet that fell silent and were given up"),
+    Series("outbox_write_duplicates_total", "counter", (), "events not written: another has their unique key"),
     Series("outbox_lane_depth", "gauge", ("lane",), "events that wait in memory: hot, cold"),
     Series("outbox_claimed_lag_seconds", "gauge", (), "age of the oldest row of the last claim"),
     Series(

@@ -82,6 +82,9 @@ class Exporting(MetricsExporter, ABC):
     def increment_instances_lost(self) -> None:
         self._add("outbox_instances_lost_total", (), 1)
 
+    def increment_write_duplicates(self) -> None:
+        self._add("outbox_write_duplicates_total", (), 1)
+
     def record_queue_depths(self, hot_depth: int, cold_depth: int) -> None:
         self._set("outbox_lane_depth", ("hot",), hot_depth)
         self._set("outbox_lane_depth", ("cold",), cold_depth)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
 from aftercommit.config import OutboxConfig
-from aftercommit.delivery.leases import Held, Holding, Keeper, holding_of
+from aftercommit.delivery.leases import Held, Holding, Keeper
 from aftercommit.delivery.settler import Settler
 from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.events.claims import Claim, Claimed
+from aftercommit.events.order import OrderKey
 from aftercommit.events.outcome import Release
-from aftercommit.handlers.routing import Router
+from aftercommit.handlers.routing import Route, Router
 from aftercommit.meter import Meter
 from aftercommit.polling.due import Found
 from aftercommit.polling.poller import OutboxPoller
@@ -35,7 +37,8 @@ class DrainResult:
 
 
 class ManualDelivery:
-    """poll() and drain(). While the services run they do the work; else it is done here, one event after the other."""
+    """poll() and drain(). While the services run they do the work; else it is done here, one event or one batch after
+    the other."""
 
     def __init__(
         self,
@@ -114,43 +117,67 @@ class ManualDelivery:
             await keeper.stop()
 
     async def _deliver_here(self, limit: int) -> Found:
-        """Claim once and deliver one after the other."""
+        """Claim once and deliver one after the other, or together what goes together."""
         if not self._router:
             return Found(Claim(()), is_all=True)
         await self._poller.see_pauses()
         claims: list[Found] = []
-        runs: deque[list[Claimed]] = deque()
+        runs: deque[deque[Holding]] = deque()
 
         async def claim() -> None:
             claims.append(await self._poller.claim(limit))
-            runs.extend(self._poller.deliverable(claims[0].claim))
+            runs.extend(map(self._admitted, self._poller.deliverable(claims[0].claim)))
 
         try:
             # To its end even when the caller is cancelled: what was claimed has to be given back.
             await self._runtime.shielded(claim())
             while runs:
-                await self._deliver_run(runs.popleft())
+                if runs[0]:
+                    await self._deliver_next(runs)
+                else:
+                    runs.popleft()
         finally:
-            self._settler.release(map(holding_of, chain.from_iterable(runs)))
+            self._settler.release(chain.from_iterable(runs))
             await self._settler.flush()
         return claims[0]
 
-    async def _deliver_run(self, run: list[Claimed]) -> None:
-        """One after the other, until one is not completed: everything behind it is given back."""
-        holdings = deque(self._held.admit(run))
-        try:
-            while holdings and await self._deliver_one(holdings.popleft()):
-                pass
-        finally:
-            self._settler.release(holdings)
+    def _admitted(self, run: list[Claimed]) -> deque[Holding]:
+        admitted = self._held.admit(run)
+        self._dispatcher.batches.mark(admitted)
+        return deque(admitted)
+
+    async def _deliver_next(self, runs: deque[deque[Holding]]) -> None:
+        """The next event, or the next batch. When one is not completed, everything behind it in its run is given
+        back."""
+        first = runs[0][0]
+        if first.route is None:
+            if not await self._deliver_one(runs[0].popleft()):
+                self._settler.release(runs.popleft())
+            return
+        stopped = await self._deliver_batch(_together(runs, first.route), first.route)
+        for run in runs:
+            if run and run[0].order_key in stopped:
+                self._settler.release(run)
+                run.clear()
 
     async def _deliver_one(self, holding: Holding) -> bool:
         try:
             return await self._dispatcher.deliver(holding)
         except BaseException:  # a cancellation, or Ctrl-C in the handler: the caller ends, the event does not
+            self._interrupted([holding])
+            raise
+
+    async def _deliver_batch(self, holdings: list[Holding], route: Route) -> Collection[OrderKey]:
+        try:
+            return await self._dispatcher.batches.deliver(holdings, route)
+        except BaseException:
+            self._interrupted(holdings)
+            raise
+
+    def _interrupted(self, holdings: Iterable[Holding]) -> None:
+        for holding in holdings:
             if not holding.is_reported:
                 self._settler.add(holding, Release(was_started=holding.is_running))
-            raise
 
     async def _drain_services(self, until: float | None) -> bool:
         lanes = self._dispatcher.lanes
@@ -164,3 +191,12 @@ class ManualDelivery:
                 return False
             if claimed == 0 and lanes.is_quiet and not self._settler.unsettled:
                 return True
+
+
+def _together(runs: Iterable[deque[Holding]], route: Route) -> list[Holding]:
+    """The next batch for a receiver: of each run what comes next, as long as it is for this one."""
+    batch: list[Holding] = []
+    for run in runs:
+        while run and run[0].route is route and len(batch) < (route.batch or 1):
+            batch.append(run.popleft())
+    return batch

@@ -6,13 +6,23 @@ ports are imported from this door.
 
 from __future__ import annotations
 
+from aftercommit.ports.effects import Effect, Effects, HandlerTx
 from aftercommit.ports.pauses import Pauses
 from aftercommit.ports.records import Records
 from aftercommit.ports.replication import Mark, Reading, Replication, SlotState
+from aftercommit.ports.resources import Resource
 from aftercommit.ports.runtime import Colour, Monitor, Runtime, Task
 from aftercommit.ports.schema import SchemaStatus
 from aftercommit.ports.sql_table import SqlNames, SqlTable
-from aftercommit.ports.store import Capabilities, Diagnosis, EventStore, Membership, Wakeups, WakeupsUnavailable
+from aftercommit.ports.store import (
+    Capabilities,
+    Diagnosis,
+    EventStore,
+    Membership,
+    Transactional,
+    Wakeups,
+    WakeupsUnavailable,
+)
 from aftercommit.ports.transactions import AdoptedTx, Callback, OpenTransaction, Tx, TxContext, WrittenRows
 
 __all__ = [
@@ -21,7 +31,10 @@ __all__ = [
     "Capabilities",
     "Colour",
     "Diagnosis",
+    "Effect",
+    "Effects",
     "EventStore",
+    "HandlerTx",
     "Mark",
     "Membership",
     "Monitor",
@@ -30,12 +43,14 @@ __all__ = [
     "Reading",
     "Records",
     "Replication",
+    "Resource",
     "Runtime",
     "SchemaStatus",
     "SlotState",
     "SqlNames",
     "SqlTable",
     "Task",
+    "Transactional",
     "Tx",
     "TxContext",
     "Wakeups",

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from aftercommit.errors import InvalidOption, OutboxError
-from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
+from aftercommit.events.claims import Claim, ClaimRequest, Inserted, Lease, NewEvent, RowKey, Settlement
 from aftercommit.events.findings import Finding, LeaseHolder, Waiting
 from aftercommit.events.order import FleetView, Heads, HeadsRequest, Instance, KeyClaimRequest, Order
 from aftercommit.ports.pauses import Pauses
@@ -38,9 +38,11 @@ class Capabilities:
     leases_firsts: bool = False
     #: `wakeups` carries messages between processes.
     wakes_others: bool = False
+    #: `insert_unique` keeps events apart that have a unique key.
+    unique_keys: bool = False
     #: A transaction of the store's own collects commands of the user's, which are called on it by their names.
     takes_commands: bool = False
-    #: What a handler changes can be committed together with the outcome of its event. No store does it yet.
+    #: What a handler changes can be committed together with the outcome of its event, by `settle_in`.
     has_transactional_effects: bool = False
 
     def level(self, isolation: str, where: str) -> str:
@@ -54,12 +56,35 @@ class Capabilities:
         return level
 
 
+class Transactional(Protocol):
+    """What a transaction that the user steers needs of a store, be it one of events or not."""
+
+    colour: Colour
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def where(self) -> str: ...
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    async def open(self) -> None: ...
+
+    async def begin(self, isolation: str | None = None) -> OpenTransaction: ...
+
+    def outage(self, error: Exception) -> OutboxError | None: ...
+
+    async def surviving(self, tx: Tx, keys: Sequence[RowKey]) -> Collection[RowKey]: ...
+
+
 class EventStore(Protocol):
     """The table of events.
 
-    Every method but `insert` and `surviving` runs in a transaction of its own that is committed when it returns.
-    `settle`, `renew` and `mark_suspect` change a row only where owner and epoch of the lease still stand on it, and
-    raise nothing when they do not.
+    Every method but `insert`, `insert_unique`, `surviving` and `settle_in` runs in a transaction of its own that is
+    committed when it returns. `settle`, `settle_in`, `renew` and `mark_suspect` change a row only where owner and epoch
+    of the lease still stand on it, and raise nothing when they do not.
     """
 
     colour: Colour
@@ -159,6 +184,11 @@ class EventStore(Protocol):
         """Write rows in the caller's transaction, in order. Raises before it writes or writes all. The rows that are
         free, where it has found out by itself whether they may be leased; None: each is as it was asked for."""
 
+    async def insert_unique(self, tx: Tx, events: Sequence[NewEvent]) -> Inserted:
+        """`insert` where some events have a unique key, each of them in one row: such a row is not written while
+        another one with its key is NEW or RETRY, be it one of these. Another transaction that wrote such a row and goes
+        on is waited for. Only where unique keys are kept."""
+
     async def surviving(self, tx: Tx, keys: Sequence[RowKey]) -> Collection[RowKey]:
         """Which of these rows the open transaction still has."""
 
@@ -178,6 +208,11 @@ class EventStore(Protocol):
 
     async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
         """Write outcomes, all or none, and clear the leases. Returns the rows that the fence refused."""
+
+    async def settle_in(self, tx: Tx, lease: Lease, done_handlers: tuple[str, ...] = ()) -> bool:
+        """Write as a part of an open transaction that an event is done, and clear its lease; or, of a row that serves
+        several handlers, that these are done with it, and keep the lease. False when the fence refuses it. Only where
+        `has_transactional_effects`."""
 
     async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:
         """Prolong leases from now on. Returns the rows that were renewed."""

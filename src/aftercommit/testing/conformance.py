@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aftercommit.testing.claiming import ClaimingContract
+from aftercommit.testing.effects import EffectsContract
 from aftercommit.testing.failing import FailuresContract
 from aftercommit.testing.fencing import FencingContract
 from aftercommit.testing.fidelity import FidelityContract
@@ -20,6 +21,7 @@ from aftercommit.testing.records import RecordsContract
 from aftercommit.testing.scheduling import SchedulingContract
 from aftercommit.testing.settling import SettlingContract
 from aftercommit.testing.sharing import SharingContract
+from aftercommit.testing.uniques import UniquesContract
 from aftercommit.testing.writing import WritingContract
 
 
@@ -31,6 +33,7 @@ class CoreConformance(
     SharingContract,
     SettlingContract,
     GroupsContract,
+    EffectsContract,
     FencingContract,
     RecordsContract,
     LookingContract,
@@ -38,6 +41,7 @@ class CoreConformance(
     FailuresContract,
     PurgingContract,
     PausingContract,
+    UniquesContract,
 ):
     """What a store promises that keeps no order and knows no fleet."""
 

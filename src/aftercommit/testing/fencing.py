@@ -11,8 +11,9 @@ import pytest
 from aftercommit.events.claims import Lease, RowKey
 from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retry
 from aftercommit.ports import EventStore
+from aftercommit.testing.effects import needs_effects
 from aftercommit.testing.hooks import StoreHooks, played
-from aftercommit.testing.kit import HOUR, LEASE, event, insert, settle, take_one
+from aftercommit.testing.kit import HOUR, LEASE, event, insert, settle, settle_in, take_one
 
 #: Everything that a holder may do with its row.
 OUTCOMES: dict[str, Outcome] = {
@@ -23,7 +24,10 @@ OUTCOMES: dict[str, Outcome] = {
     "release": RELEASE,
 }
 
-OPERATIONS = [*OUTCOMES, "renew", "mark_suspect"]
+#: Of these only what a store has that can be part of a transaction.
+EFFECTS = {"settle_in": (), "settle_in, in part": ("mail",)}
+
+OPERATIONS = [*OUTCOMES, "renew", "mark_suspect", *EFFECTS]
 
 
 async def operate(store: EventStore, operation: str, lease: Lease) -> bool:
@@ -34,6 +38,9 @@ async def operate(store: EventStore, operation: str, lease: Lease) -> bool:
         return bool(renewed)
     if operation == "mark_suspect":
         return bool(await store.mark_suspect(lease))
+    if operation in EFFECTS:
+        needs_effects(store)
+        return await settle_in(store, lease, *EFFECTS[operation])
     return await settle(store, lease, OUTCOMES[operation])
 
 
@@ -137,6 +144,8 @@ class FencingContract(StoreHooks):
         lease = await LOSSES[loss](self, store, (await take_one(store, "alice")).lease)
         before = self.rows()
         for operation in OPERATIONS:
+            if operation in EFFECTS and not store.capabilities.has_transactional_effects:
+                continue
             assert not await operate(store, operation, lease), operation
             assert self.rows() == before, operation
 

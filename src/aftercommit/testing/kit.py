@@ -75,6 +75,17 @@ async def settle(store: EventStore, lease: Lease, outcome: Outcome) -> bool:
     return not refused
 
 
+async def settle_in(store: EventStore, lease: Lease, *done_handlers: str) -> bool:
+    """The same in a transaction, which is committed."""
+    opened = await store.begin()
+    try:
+        stands = await store.settle_in(opened, lease, done_handlers)
+        await opened.commit()
+    finally:
+        await opened.end()
+    return stands
+
+
 def ids(found: Any) -> list[str]:
     """The event ids of envelopes or of claimed rows."""
     return [each.event_id if hasattr(each, "event_id") else each.lease.key.event_id for each in found]

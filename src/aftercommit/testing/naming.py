@@ -12,7 +12,7 @@ from aftercommit.events.outcome import DONE, RELEASE, Dead, Defer, Outcome, Retr
 from aftercommit.events.records import EventFilter
 from aftercommit.ports import EventStore
 from aftercommit.testing.hooks import played
-from aftercommit.testing.kit import LEASE, event, ids, insert, settle, take, take_one
+from aftercommit.testing.kit import LEASE, event, ids, insert, settle, settle_in, take, take_one
 from aftercommit.testing.sql import SqlHooks
 
 #: Plain identifiers that only quotes make into names.
@@ -44,6 +44,7 @@ async def walk(store: EventStore) -> None:
     assert await records.replay(given[2].event_id, None) == 1
     again = await take(store)
     assert ids(again) == ids(given[1:])
+    assert await settle_in(store, again[0].lease, "mail")
     assert not await store.settle([Settlement(row.lease, Dead("d")) for row in again])
     assert (await records.backlog()).dead == 4
     assert (await records.replay_after(every, 0, 2))[0] == 2
@@ -74,7 +75,7 @@ class NamingContract(SqlHooks):
     async def test_completed_rows_are_deleted_from_a_table_of_any_name(self) -> None:
         store = await self.opened(table="order", delete_completed=True)
         await insert(store, event())
-        assert await settle(store, (await take_one(store)).lease, DONE)
+        assert await settle_in(store, (await take_one(store)).lease)
         assert await store.records.purge_aged(NOT_YET, limit=9) == 0, "it is gone"
 
     @pytest.mark.parametrize("word", REFUSED, ids=repr)

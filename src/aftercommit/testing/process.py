@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, Final, Literal, Self, cast, get_args
 
 from aftercommit.config import OutboxConfig
+from aftercommit.effects import HandlerEffect
 from aftercommit.engine import Engine
 from aftercommit.errors import InvalidOption
 from aftercommit.events.claims import Claim, ClaimRequest, Lease, RowKey, Settlement
@@ -192,7 +193,11 @@ class Still:
             )
             return called
 
-        return await self._watch.call(self._store, function, call)
+        if not arguments or not isinstance(effect := arguments[0], HandlerEffect):
+            return await self._watch.call(self._store, function, call)
+        result = await self._watch.call(self._store, effect.handler, call)
+        self._watch.outcomes[Done] += effect.has_settled
+        return result
 
 
 class StillThreads(Still, ThreadRuntime):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aftercommit.ports import Callback, EventStore
+from aftercommit.ports import Callback, Transactional
 
 
 def checked(callback: Callback) -> Callback:
@@ -35,7 +35,7 @@ def run_all(callbacks: Iterable[Callback], *, beside: BaseException | None = Non
         raise loudest
 
 
-def our_word_for(error: BaseException, store: EventStore) -> BaseException:
+def our_word_for(error: BaseException, store: Transactional) -> BaseException:
     """What happens to the database as a whole is said in our words; all else is between the user and the driver."""
     outage = store.outage(error) if isinstance(error, Exception) else None
     if outage is None:

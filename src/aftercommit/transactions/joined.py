@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from aftercommit.errors import UnsupportedTransaction
-from aftercommit.events.claims import NewEvent
+from aftercommit.events.claims import NewEvent, RowKey
+from aftercommit.events.envelope import EventEnvelope
 from aftercommit.ports import AdoptedTx, Callback, Tx, TxContext, WrittenRows
 from aftercommit.transactions.pending import PendingWrite
 
@@ -57,6 +58,10 @@ class UnitOfWork(TxContext):
     #: Whether `add` waits for nothing, so that an `await` may be forgotten.
     is_at_once: bool
 
+    def takes(self, events: Sequence[EventEnvelope]) -> bool:
+        """Whether these can be added at once: what has a unique key is written now, or not at all."""
+        return self.is_at_once and all(event.unique_key is None for event in events)
+
     @property
     def tx(self) -> Tx:
         raise UnsupportedTransaction(
@@ -78,6 +83,10 @@ class UnitOfWork(TxContext):
     @abstractmethod
     def add(self, rows: Sequence[NewEvent]) -> None:
         """Take rows, in order; all or none."""
+
+    @abstractmethod
+    def add_unique(self, rows: Sequence[NewEvent]) -> Collection[RowKey]:
+        """Write rows at once, of which some have a unique key; those that were refused. May wait."""
 
     @abstractmethod
     def awaiting(self, work: Callable[[], T]) -> Awaitable[T]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-from aftercommit.ports import EventStore
+from aftercommit.ports import Transactional
 
 
 class LendsConnection:
     """What a transaction lends to its user."""
 
-    _store: EventStore
+    _store: Transactional
 
     @abstractmethod
     def _own(self) -> Any:

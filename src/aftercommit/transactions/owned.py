@@ -11,11 +11,12 @@ from aftercommit.errors import InvalidOption, NotInTransaction, TransactionEnded
 from aftercommit.events.claims import QueryResult
 from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
-from aftercommit.ports import Callback, EventStore, OpenTransaction, Runtime, WrittenRows
+from aftercommit.ports import Callback, OpenTransaction, Runtime, Transactional, WrittenRows
 from aftercommit.runtime.process import here
 from aftercommit.transactions.callbacks import checked, our_word_for, run_all
 from aftercommit.transactions.lending import LendsConnection
 from aftercommit.transactions.pending import PendingWrite, forgive, refuse_unawaited
+from aftercommit.transactions.savepoints import HasSavepoints, refuse_taken
 from aftercommit.transactions.texts import may_undo, refuse_control
 
 log = Log("aftercommit.transactions")
@@ -74,7 +75,7 @@ async def end_given_up(runtime: Runtime) -> None:
             await lost._undo(lost._root, _ended_elsewhere())  # whose notes are what its callbacks raise
 
 
-class OwnedTransaction(LendsConnection):
+class OwnedTransaction(LendsConnection, HasSavepoints):
     """A transaction that the outbox opened. It belongs to the thread or task that began it."""
 
     observes_commit = True
@@ -82,7 +83,7 @@ class OwnedTransaction(LendsConnection):
     def __init__(
         self,
         outbox: object,
-        store: EventStore,
+        store: Transactional,
         runtime: Runtime,
         *,
         isolation: str | None = None,
@@ -150,7 +151,7 @@ class OwnedTransaction(LendsConnection):
             raise TransactionEnded("this transaction was begun before", fix="call outbox.transaction() for each block")
         if given_up:
             await end_given_up(self._runtime)
-        outer = innermost(self.outbox)
+        outer = innermost(self.outbox) if self._within is None else self._within._here()
         if outer is None:
             if not self._store.is_ready:
                 await self._store.open()
@@ -167,8 +168,9 @@ class OwnedTransaction(LendsConnection):
                     f"a transaction is open, and {self._store.where} has no savepoints",
                     fix="one outbox.transaction() around all of the work",
                 )
+            refuse_taken(self._savepoint, [block._savepoint for block in root.blocks])
             root.savepoints += 1
-            self._savepoint = f"aftercommit_{root.savepoints}"
+            self._savepoint = self._savepoint or f"aftercommit_{root.savepoints}"
             try:
                 await root.opened.savepoint(self._savepoint)
             except Exception as error:

@@ -3,7 +3,7 @@ On a connection the INSERT runs at once, in the transaction that the caller has 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import nullcontext
 from itertools import groupby
 from typing import Any, TypeVar
@@ -15,11 +15,11 @@ from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.sql import ClauseElement
 
 from aftercommit.errors import NotInTransaction, UnsupportedTransaction
-from aftercommit.events.claims import NewEvent
+from aftercommit.events.claims import NewEvent, RowKey
 from aftercommit.ports import Callback, Colour, EventStore
 from aftercommit.transactions.joined import UnitOfWork, Unseen
 from aftercommit.transactions.pending import PendingWrite
-from aftercommit.transactions.sqlalchemy_fate import follow, writes_of
+from aftercommit.transactions.sqlalchemy_fate import Fate, follow, writes_of
 from aftercommit.transactions.sqlalchemy_session import JoinedSession, before_insert, listen_to_sessions
 from aftercommit.transactions.sqlalchemy_table import Rows
 
@@ -111,17 +111,29 @@ class JoinedConnection(Unseen, UnitOfWork):
         writes_of(self._connection.info).append(pending)
 
     def add(self, rows: Sequence[NewEvent]) -> None:
-        if not self._connection.in_transaction():
-            self._connection.begin()  # which ends the fate of the transaction before it
-        fate = self._rows.fate_at(self._connection)
-        batch = self._rows.batch_of(rows)
-        batch.on_committing.append(self._rows.look_soon)
-        batch.on_commit.append(self._rows.wake)
+        fate = self._begun()
         if self._rows.locks_keys:
             self._rows.lock_keys(self._connection, [row.event.key for row in rows])
         # Several statements are all or none under a savepoint.
         with nullcontext() if len(rows) == 1 else self._connection.begin_nested():
             self._insert([self._rows.columns_of(row) for row in rows])
+        self._share(fate, rows)
+
+    def add_unique(self, rows: Sequence[NewEvent]) -> Collection[RowKey]:
+        fate = self._begun()
+        refused = self._rows.insert_unique(self._connection, fate, rows)
+        self._share(fate, [row for row in rows if RowKey(row.event.event_id, row.handler_id) not in refused])
+        return refused
+
+    def _begun(self) -> Fate:
+        if not self._connection.in_transaction():
+            self._connection.begin()  # which ends the fate of the transaction before it
+        return self._rows.fate_at(self._connection)
+
+    def _share(self, fate: Fate, rows: Sequence[NewEvent]) -> None:
+        batch = self._rows.batch_of(rows)
+        batch.on_committing.append(self._rows.look_soon)
+        batch.on_commit.append(self._rows.wake)
         fate.batches[batch] = None
 
     def _insert(self, rows: list[dict[str, Any]]) -> None:

@@ -170,6 +170,7 @@ class _Sqlite(_Columns):
             self._index("pending", "available_at", "position", where="status IN (0, 2)"),
             self._index("ended", "status", "done_at", where="status IN (1, 3)"),
             self._index("dead", "position", where="status = 3"),
+            self._index("unique", "unique_key", unique=True, where="unique_key IS NOT NULL AND status IN (0, 2)"),
         ]
 
 
@@ -203,6 +204,7 @@ class _Postgres(_Columns):
             self._index("dead", "position", where="status >= 3"),
             self._index("order", "partition_no", key, "position", where="status NOT IN (1, 3)"),
             self._index("blocking", "partition_no", key, "position", where="status >= 3"),
+            self._index("unique", "unique_key", unique=True, where="unique_key IS NOT NULL AND status NOT IN (1, 3)"),
         ]
 
 
@@ -217,10 +219,12 @@ class _Mysql(_Columns):
     def _events(self) -> list[Any]:
         is_dead = "CASE status WHEN 1 THEN NULL WHEN 3 THEN 1 ELSE 0 END"
         order_key = "CASE WHEN status <> 1 THEN COALESCE(event_key, event_id) END"
+        unique = "CASE WHEN status IN (0, 2) THEN unique_key END"
         return [
             *super()._events(),
             sa.Column("is_dead", TINYINT(), sa.Computed(is_dead, persisted=False)),
             sa.Column("order_key", self.sql_type(Kind.NAME, 255), sa.Computed(order_key, persisted=False)),
+            sa.Column("unique_pending", self.sql_type(Kind.NAME, 255), sa.Computed(unique, persisted=False)),
         ]
 
     def _indexes(self) -> list[Any]:
@@ -230,4 +234,5 @@ class _Mysql(_Columns):
             self._index("pending", "status", "available_at", "position"),
             self._index("ended", "status", "done_at"),
             self._index("dead", "status", "position"),
+            self._index("unique", "unique_pending", unique=True),
         ]

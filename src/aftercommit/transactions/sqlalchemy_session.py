@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.orm import Session, SessionTransaction, object_session
+from sqlalchemy.util import greenlet_spawn
 
 from aftercommit.errors import NotInTransaction, UnsupportedTransaction
 from aftercommit.events.claims import NewEvent, RowKey
@@ -20,6 +21,7 @@ from aftercommit.transactions.sqlalchemy_fate import (
     KEY,
     WRITES,
     Batch,
+    Fate,
     doubt_commit,
     follow,
     look,
@@ -69,10 +71,7 @@ class JoinedSession(UnitOfWork):
 
     def add(self, rows: Sequence[NewEvent]) -> None:
         return_dropped()
-        batch = self._batch = self._rows.batch_of(rows)
-        if not self.observes_commit:
-            batch.on_committing.append(self._rows.look_soon)
-            batch.on_commit.append(self._rows.wake)
+        batch = self._batch = self._new_batch(rows)
         trail = _trail_of(self._session)
         for new in rows:
             row = self._rows.kind()
@@ -82,8 +81,28 @@ class JoinedSession(UnitOfWork):
             self._session.add(row)
             trail.pending.add(row)
 
+    def add_unique(self, rows: Sequence[NewEvent]) -> Collection[RowKey]:
+        """Behind all that was written before: the flush inserts that first."""
+        return_dropped()
+        self._session.flush()
+        connection = self._session.connection(bind_arguments={"mapper": self._rows.kind})
+        fate = self._rows.fate_at(connection)
+        refused = self._rows.insert_unique(connection, fate, rows)
+        written = [row for row in rows if RowKey(row.event.event_id, row.handler_id) not in refused]
+        batch = self._batch = self._new_batch(written)
+        _share_fate(self._session, connection, fate)
+        fate.batches[batch] = None
+        return refused
+
+    def _new_batch(self, rows: Sequence[NewEvent]) -> Batch:
+        batch = self._rows.batch_of(rows)
+        if not self.observes_commit:
+            batch.on_committing.append(self._rows.look_soon)
+            batch.on_commit.append(self._rows.wake)
+        return batch
+
     async def awaiting(self, work: Callable[[], T]) -> T:
-        return work()
+        return await greenlet_spawn(work)
 
     def after_commit(self, callback: Callback) -> None:
         self._written().on_commit.append(callback)
@@ -134,11 +153,7 @@ def before_insert(rows: Rows, connection: Connection, row: EventRow) -> None:
     fate = rows.fate_at(connection)
     session = object_session(row)
     if session is not None:
-        trail = _trail_of(session)
-        trail.pending.discard(row)
-        if connection not in trail.connections:
-            trail.connections.append(connection)
-            fate.on_rolled_back.append(trail.lost.extend)
+        _share_fate(session, connection, fate).pending.discard(row)
     fate.batches[row.batch] = None
     if rows.locks_keys and session is not None and not row.is_locked:
         # The keys of one flush at once, so that they are locked in one order.
@@ -146,6 +161,15 @@ def before_insert(rows: Rows, connection: Connection, row: EventRow) -> None:
         rows.lock_keys(connection, [each.event_key for each in flushed])
         for each in flushed:
             each.is_locked = True
+
+
+def _share_fate(session: Session, connection: Connection, fate: Fate) -> Trail:
+    """From here on rows of the session are in that transaction."""
+    trail = _trail_of(session)
+    if connection not in trail.connections:
+        trail.connections.append(connection)
+        fate.on_rolled_back.append(trail.lost.extend)
+    return trail
 
 
 def _trail_of(session: Session) -> Trail:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -22,6 +22,7 @@ from aftercommit.events.columns import GIVEN, WRITTEN, Kind
 from aftercommit.ports import Callback, Colour, EventStore, SqlTable
 from aftercommit.runtime.threads import run
 from aftercommit.transactions.sqlalchemy_fate import KEY, Batch, Fate, fate_of
+from aftercommit.transactions.sqlalchemy_uniques import insert_unique
 
 
 class Rows:
@@ -90,6 +91,9 @@ class Rows:
             sql, parameters = self._described.lock_keys(named)
             connection.execute(sa.text(sql), parameters)
 
+    def insert_unique(self, connection: sa.Connection, fate: Fate, rows: Sequence[NewEvent]) -> Collection[RowKey]:
+        return insert_unique(self._store, connection, fate, rows)
+
     def may_open_store(self, session: Session, bind: sa.Engine | sa.Connection) -> bool:
         """Whether another connection can still make the table. Where writers exclude each other, the driver is asked
         whether this one has begun."""
@@ -109,7 +113,7 @@ class Rows:
 
     def refuse_wrong(self, bind: sa.Engine | sa.Connection) -> None:
         """As far as it can be told before a connection is asked."""
-        if _is_autocommit(bind):
+        if is_autocommit(bind):
             level = self._described.isolation_level
             raise NotInTransaction(
                 "the isolation level is AUTOCOMMIT, so the event would be saved even if your own change fails",
@@ -120,7 +124,7 @@ class Rows:
 
     def _check(self, connection: sa.Connection) -> None:
         """Before the first INSERT of a transaction, where the driver and the database can be asked."""
-        if _is_autocommit(connection) or _is_driver_autocommit(connection, self._described):
+        if is_autocommit(connection) or is_driver_autocommit(connection, self._described):
             raise NotInTransaction(
                 "the driver's connection is in autocommit mode and has no transaction open, so the event would be "
                 "saved even if your own change fails",
@@ -177,14 +181,14 @@ def _answer_at(connection: sa.Connection, question: str) -> Sequence[Sequence[ob
         return ()
 
 
-def _is_autocommit(bind: sa.Engine | sa.Connection) -> bool:
+def is_autocommit(bind: sa.Engine | sa.Connection) -> bool:
     """As SQLAlchemy itself decides it: by the option, else by what the engine sets on every new connection."""
     option = bind.get_execution_options().get("isolation_level")
     level = option if option is not None else getattr(bind.dialect, "_on_connect_isolation_level", None)
     return level is not None and str(level).upper() == "AUTOCOMMIT"
 
 
-def _is_driver_autocommit(connection: sa.Connection, table: SqlTable) -> bool:
+def is_driver_autocommit(connection: sa.Connection, table: SqlTable) -> bool:
     """By what the driver says of itself, where it can be asked."""
     if connection.dialect.driver == "asyncpg":  # begins with the first statement, and so is not begun yet
         return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))

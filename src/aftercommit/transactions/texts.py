@@ -35,7 +35,7 @@ def refuse_control(sql: str) -> None:
     if is_control(sql):
         raise UnsupportedTransaction(
             f"tx.execute({sql.strip()[:40]!r}) would end or split the transaction unseen",
-            fix="use tx.commit(), tx.rollback(), or a nested outbox.transaction() as savepoint",
+            fix="use tx.commit(), tx.rollback(), or tx.savepoint() as a block",
         )
 
 

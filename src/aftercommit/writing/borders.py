@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Protocol
 
-from aftercommit.events.claims import Claimed, NewEvent
+from aftercommit.events.claims import Claimed, NewEvent, RowKey
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.ports import TxContext
 
@@ -47,3 +47,6 @@ class TakesRows(TxContext, Protocol):
     """A transaction that inserts rows by itself, by its own means and in its own time."""
 
     def add(self, rows: Sequence[NewEvent]) -> None: ...
+
+    def add_unique(self, rows: Sequence[NewEvent]) -> Collection[RowKey]:
+        """Where some have a unique key: at once. Those that were not written, because another event has theirs."""

@@ -52,6 +52,8 @@ class WriteOptions(TypedDict, total=False):
     #: Not before this time; or not before this long after the write, on the database's clock.
     available_at: datetime | None
     deliver_after: Duration | None
+    #: Not while another event with the same one is not done.
+    unique_key: str | int | UUID | None
 
 
 _OPTIONS: Final = tuple(WriteOptions.__annotations__)
@@ -99,6 +101,7 @@ class Composer:
             carried,
             UNSET if available_at is None else available_at,
             UNSET if deliver_after is None else deliver_after,
+            options.get("unique_key"),
         )
         return envelope
 

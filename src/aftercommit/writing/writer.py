@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from inspect import isawaitable, iscoroutine
 from typing import Final
 
 from msgspec.structs import replace
 
-from aftercommit.errors import InvalidOption, NotInTransaction
+from aftercommit.errors import NotInTransaction
 from aftercommit.events.claims import Claimed, Lease, NewEvent, RowKey, deadline_of, partition_of
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.log import Log
@@ -20,6 +19,8 @@ from aftercommit.hooks import WriterHook, at_work
 from aftercommit.meter import Meter
 from aftercommit.ports import EventStore, Runtime, TxContext
 from aftercommit.writing.borders import HotPath, TakesRows
+from aftercommit.writing.hooked import guarded, refuse_async
+from aftercommit.writing.uniques import refuse_unique, suppressed
 
 log = Log("aftercommit.writer")
 
@@ -65,7 +66,10 @@ class OutboxWriter:
         if batch:
             written = self._written(batch, context)
             try:
-                free = await self._store.insert(context.tx, written.rows)
+                if written.has_unique:
+                    free, refused = await self._store.insert_unique(context.tx, written.rows)
+                else:
+                    free, refused = await self._store.insert(context.tx, written.rows), ()
             except Exception as error:
                 written.cancel(written.rows)
                 self._failed(batch, error)
@@ -74,11 +78,7 @@ class OutboxWriter:
                 await self._runtime.shielded(self._find_out(written, context))
                 self._failed(batch, error)
                 raise
-            if free is not None:
-                written.leased_but(free)
-            self._follow(written, context)
-            if self._hook is not None:
-                _guarded(self._hook, "after_write", batch)
+            batch = self._follow_up(batch, written, context, refused, free)
         return [event.event_id for event in batch]
 
     def join(self, events: Sequence[EventEnvelope], context: TakesRows) -> list[str]:
@@ -88,32 +88,52 @@ class OutboxWriter:
         if batch:
             written = self._written(batch, context, with_firsts=False)
             try:
-                context.add(written.rows)
+                refused = (context.add_unique if written.has_unique else context.add)(written.rows)
             except BaseException as error:
                 written.cancel(written.rows)
                 self._failed(batch, error)
                 raise
-            self._follow(written, context)
-            if self._hook is not None:
-                _guarded(self._hook, "after_write", batch)
+            batch = self._follow_up(batch, written, context, refused or ())
         return [event.event_id for event in batch]
+
+    def _follow_up(
+        self,
+        batch: Sequence[EventEnvelope],
+        written: Written,
+        context: TxContext,
+        refused: Collection[RowKey],
+        free: Collection[RowKey] | None = None,
+    ) -> Sequence[EventEnvelope]:
+        """The events that are in the transaction now, but for those that were refused."""
+        if refused:
+            written.cancel(written.lose(refused))
+            batch = suppressed(batch, refused, self._meter)
+        if free is not None:
+            written.leased_but(free)
+        self._follow(written, context)
+        if self._hook is not None:
+            guarded(self._hook, "after_write", batch)
+        return batch
 
     def _before(self, events: Sequence[EventEnvelope]) -> list[EventEnvelope]:
         if self._hook is None or not events:
             return list(events)
         changed = self._hook.before_write(list(events))
-        _refuse_async("before_write", changed)
+        refuse_async("before_write", changed)
         return list(changed or ())
 
     def _failed(self, events: Sequence[EventEnvelope], error: BaseException) -> None:
         if self._hook is not None:
-            _guarded(self._hook, "write_failed", events, error)
+            guarded(self._hook, "write_failed", events, error)
 
     def _written(self, events: Sequence[EventEnvelope], context: TxContext, *, with_firsts: bool = True) -> Written:
         """The rows to write: one for each event, or for each of its handlers. What has a hot slot is born leased; an
         event that has to be the first of its key for that, only if the store finds that it is."""
-        wanted = []
+        wanted, has_unique = [], False
         for event in events:
+            if event.unique_key is not None:
+                has_unique = True
+                refuse_unique(event, self._store)
             try:
                 receivers = self._rows_of(event)
             except Exception as error:
@@ -121,6 +141,8 @@ class OutboxWriter:
                 receivers = ()
                 if self._meter.may_say("rows_of"):
                     log.warning("who receives %r is left to its delivery: %s", event, error_text(error), error=error)
+            if receivers and event.unique_key is not None:
+                receivers = _FOR_ALL  # it is not done before all of them are, which an index can tell of one row only
             wanted.append((event, receivers, partition_of(event.event_id if event.key is None else event.key)))
         path, deadline, owner, lock_timeout = self._hot_path, 0.0, None, _NO_TIME
         slots: Iterator[bool] = iter(())
@@ -133,7 +155,7 @@ class OutboxWriter:
             for handler_id in receivers or _FOR_ALL:
                 is_hot = len(receivers) > 0 and next(slots, False)
                 rows.append(NewEvent(event, partition, owner if is_hot else None, lock_timeout, handler_id))
-        return Written(rows, deadline, path, self._hook, self._meter if self._meter.exports else None)
+        return Written(rows, deadline, path, self._hook, has_unique, self._meter if self._meter.exports else None)
 
     def _follow(self, written: Written, context: TxContext) -> None:
         """Let the batch hear of the end of its transaction, when anybody would listen."""
@@ -169,6 +191,8 @@ class Written:
     deadline: float
     _hot_path: HotPath | None
     _hook: WriterHook | None
+    #: Whether some of the events have a unique key.
+    has_unique: bool = False
     #: Counts what is committed; None where nobody wants to know.
     _meter: Meter | None = None
     #: Rows that were born leased as the first of their keys, and those of which nobody knows whether they were.
@@ -229,7 +253,7 @@ class Written:
         if self._meter is not None:
             tell_written(self._meter, self.rows)
         if self._hook is not None:
-            _guarded(self._hook, "after_commit", _events_of(self.rows))
+            guarded(self._hook, "after_commit", _events_of(self.rows))
 
     def _claimed(self, rows: Sequence[NewEvent]) -> list[Claimed]:
         """Those that were born leased."""
@@ -250,7 +274,7 @@ class Written:
     def _rolled_back(self, rows: Sequence[NewEvent]) -> None:
         self.cancel(rows)
         if self._hook is not None:
-            _guarded(self._hook, "after_rollback", _events_of(rows))
+            guarded(self._hook, "after_rollback", _events_of(rows))
 
 
 def _key_of(row: NewEvent) -> RowKey:
@@ -270,29 +294,6 @@ def tell_written(meter: Meter, rows: Sequence[NewEvent]) -> None:
     """Events by their types, each once, however many handlers have a row of it."""
     for event_type, count in Counter(event.event_type for event in _events_of(rows)).items():
         meter.tell("written", event_type, count)
-
-
-def _guarded(hook: WriterHook, phase: str, events: Sequence[EventEnvelope], *more: object) -> None:
-    """Run a phase of the hook that must not reach the caller."""
-    if not events:
-        return
-    work: Callable[..., object] | None = getattr(hook, phase, None)  # one that derives from nothing has what it needs
-    if work is None:
-        return
-    try:
-        # A list of its own: what a hook does to it is not done to the batch.
-        _refuse_async(phase, work(list(events), *more))
-    except Exception as error:
-        log.error("%s of the writer hook failed and is ignored: %s", phase, error_text(error), error=error)
-
-
-def _refuse_async(phase: str, returned: object) -> None:
-    if isawaitable(returned):
-        if iscoroutine(returned):
-            returned.close()
-        raise InvalidOption(
-            f"{phase} of the writer hook is async, so nothing of it has run", fix="write it as plain def"
-        )
 
 
 def refuse_without_transaction(context: TxContext, store: EventStore) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from aftercommit.events.columns import PARAMETERS, Kind
+from aftercommit.events.columns import PARAMETERS, UNIQUE_PARAMETERS, Kind
 from aftercommit.stores.postgres.diagnosis import PostgresDiagnosis
 from aftercommit.stores.sql.changes import ByStatement
 from aftercommit.stores.sql.dialect import Dialect
@@ -53,6 +53,13 @@ _ELEMENTS: Final = {
     Kind.INSTANT: "timestamptz",
 }
 
+
+def _new_rows(parameters: Sequence[tuple[str, Kind]]) -> str:
+    """The rows of an INSERT of many, as a table."""
+    arrays = ", ".join(f":{name}::text::{_ELEMENTS[kind]}[]" for name, kind in parameters)
+    return f"unnest({arrays}) WITH ORDINALITY AS new ({', '.join(name for name, _ in parameters)}, number)"
+
+
 #: For psycopg, which writes parameters as %s.
 PSYCOPG: Final = Dialect(
     name="PostgreSQL",
@@ -76,10 +83,8 @@ PSYCOPG: Final = Dialect(
             " AS held (event_id, handler_id, owner, epoch)"
         ),
         "if_held_returning": "{if_held} RETURNING {table}.event_id, {table}.handler_id",
-        "new_rows": (
-            f"unnest({', '.join(f':{name}::text::{_ELEMENTS[kind]}[]' for name, kind in PARAMETERS)})"
-            f" WITH ORDINALITY AS new ({', '.join(name for name, _ in PARAMETERS)}, number)"
-        ),
+        "new_rows": _new_rows(PARAMETERS),
+        "new_unique_rows": _new_rows(UNIQUE_PARAMETERS),
         "now_plus": "{now} + $ * interval '1 microsecond'",
         "now_minus": "{now} - $ * interval '1 microsecond'",
         "since": "(extract(epoch FROM {now} - $) * 1000000)::bigint",

@@ -14,7 +14,7 @@ from aftercommit.events.claims import Claimed, ClaimRequest, Lease, NewEvent, Ro
 from aftercommit.events.codec import decode_headers, encode_headers
 from aftercommit.events.envelope import EventEnvelope, EventStatus
 from aftercommit.events.order import KeyClaimRequest, OrderKey
-from aftercommit.events.outcome import FailureNote
+from aftercommit.events.outcome import Dead, Defer, Done, FailureNote, Outcome, Release, Retry
 from aftercommit.events.records import EventRecord, Failure
 from aftercommit.stores.redis.scripts import Word
 from aftercommit.stores.sql.rows import instant, instant_to_micros, to_micros
@@ -184,3 +184,27 @@ def failure_of(event_id: str, handler_id: str, note: Sequence[Any]) -> Failure:
     return Failure(
         event_id, handler_id, instant(at), attempt, handler, instance, error_class, message, traceback or None
     )
+
+
+def fence_words(lease: Lease) -> tuple[bytes, bytes, bytes, int]:
+    return lease.key.event_id.encode(), lease.key.handler_id.encode(), lease.owner.encode(), lease.epoch
+
+
+def outcome_words(outcome: Outcome) -> tuple[Word, ...]:
+    """A kind, a number, an error, the handlers that are done, and how often it may fail."""
+    match outcome:
+        case Done():
+            return b"done", 0, b"", b"", b""
+        case Retry(delay, error, done, limit):
+            return b"retry", to_micros(delay), error.encode(), _handlers(done), b"" if limit is None else limit
+        case Defer(delay, done):
+            return b"defer", to_micros(delay), b"", _handlers(done), b""
+        case Dead(error, is_counted, done):
+            return b"dead", int(is_counted), error.encode(), _handlers(done), b""
+        case Release(was_started, done, is_suspect, was_marked):
+            how = 1 if was_started else -2 if was_marked else -int(is_suspect)
+            return b"release", how, b"", _handlers(done), b""
+
+
+def _handlers(done: tuple[str, ...]) -> bytes:
+    return msgspec.json.encode(done) if done else b""

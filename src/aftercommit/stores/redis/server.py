@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from redis.exceptions import NoScriptError, ResponseError
 
-from aftercommit.errors import InvalidOption, OutboxError, SchemaMismatch
+from aftercommit.errors import OutboxError, SchemaMismatch
 from aftercommit.events.claims import HASH_NAME, PARTITION_COUNT
 from aftercommit.events.log import Log
 from aftercommit.events.order import UNORDERED, Order
@@ -169,8 +169,3 @@ class Server:
 
 def _order_of(facts: Mapping[str, str]) -> Order:
     return Order(facts.get("ordered") == "1", facts.get("on_dead", UNORDERED.on_dead))
-
-
-def refuse_nobody(owner: str) -> None:
-    if not owner:
-        raise InvalidOption("a claim has no owner, so it would lease rows to nobody", fix="pass the owner's id")

@@ -7,13 +7,18 @@ from datetime import timedelta
 from typing import Any
 from weakref import WeakSet
 
-import msgspec
 from redis.exceptions import ResponseError
 
-from aftercommit.errors import InvalidOption, OutboxError, UnsupportedTransaction
-from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
+from aftercommit.errors import (
+    EffectsUnsupported,
+    InvalidOption,
+    OutboxError,
+    UniqueKeyUnsupported,
+    UnsupportedTransaction,
+)
+from aftercommit.events.claims import Claim, ClaimRequest, Inserted, Lease, NewEvent, RowKey, Settlement, refuse_nobody
 from aftercommit.events.order import Head, Heads, HeadsRequest, HeadState, KeyClaimRequest, Order
-from aftercommit.events.outcome import Dead, Defer, Done, Outcome, Release, Retry
+from aftercommit.events.outcome import Dead, Retry
 from aftercommit.events.records import KEPT_FAILURES
 from aftercommit.ports import (
     AdoptedTx,
@@ -35,9 +40,9 @@ from aftercommit.stores.redis.membership import RedisMembership
 from aftercommit.stores.redis.own_script import AdoptedScript, OwnScript
 from aftercommit.stores.redis.pauses import RedisPauses
 from aftercommit.stores.redis.records import RedisRecords
-from aftercommit.stores.redis.rows import claimed_of, lane_of, order_key_of, packed_notes
+from aftercommit.stores.redis.rows import claimed_of, fence_words, lane_of, order_key_of, outcome_words, packed_notes
 from aftercommit.stores.redis.scripts import KeyNames, Word
-from aftercommit.stores.redis.server import Server, refuse_nobody
+from aftercommit.stores.redis.server import Server
 from aftercommit.stores.redis.transaction import AdoptedPipeline, RedisTransaction
 from aftercommit.stores.redis.wakeups import RedisWakeups
 from aftercommit.stores.sql.rows import to_micros
@@ -202,6 +207,9 @@ class RedisStore:
         if events:
             tx.add(events)
 
+    async def insert_unique(self, tx: Tx, events: Sequence[NewEvent]) -> Inserted:
+        raise UniqueKeyUnsupported(f"{self!r} keeps no unique keys", fix="leave unique_key out")
+
     async def surviving(self, tx: Tx, keys: Sequence[RowKey]) -> Collection[RowKey]:
         return tx.has(keys) if isinstance(tx, RedisTransaction) else set(keys)
 
@@ -269,47 +277,26 @@ class RedisStore:
         words: list[Word] = []
         notes: list[Word] = []
         for number, each in enumerate(settlements):
-            words += (*_fence(each.lease), *_outcome_words(each.outcome))
+            words += (*fence_words(each.lease), *outcome_words(each.outcome))
             if isinstance(each.outcome, Retry | Dead) and each.outcome.failures:
                 notes += (number, packed_notes(each.outcome.failures))
         head: tuple[Word, ...] = (int(self._deletes), KEPT_FAILURES, len(notes) // 2)
         refused = await self.server.run_sure("settle", [*head, *notes, *words])
         return {settlements[number].lease.key for number in refused}
 
+    async def settle_in(self, tx: Tx, lease: Lease, done_handlers: tuple[str, ...] = ()) -> bool:
+        raise EffectsUnsupported(f"{self!r} settles in no transaction of others", fix="call settle() by itself")
+
     async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:
         if not leases:
             return ()
-        fences = (word for lease in leases for word in _fence(lease))
+        fences = (word for lease in leases for word in fence_words(lease))
         renewed = await self.server.run("renew", to_micros(lock_timeout), *fences)
         return {leases[number].key for number in renewed}
 
     async def mark_suspect(self, lease: Lease, count: int = 1) -> bool:
-        return bool(await self.server.run("mark_suspect", *_fence(lease), count))
+        return bool(await self.server.run("mark_suspect", *fence_words(lease), count))
 
     def is_row_fault(self, error: Exception) -> bool:
         """A text that cannot be sent. The server itself takes any."""
         return isinstance(error, UnicodeError)
-
-
-def _fence(lease: Lease) -> tuple[bytes, bytes, bytes, int]:
-    return lease.key.event_id.encode(), lease.key.handler_id.encode(), lease.owner.encode(), lease.epoch
-
-
-def _outcome_words(outcome: Outcome) -> tuple[Word, ...]:
-    """A kind, a number, an error, the handlers that are done, and how often it may fail."""
-    match outcome:
-        case Done():
-            return b"done", 0, b"", b"", b""
-        case Retry(delay, error, done, limit):
-            return b"retry", to_micros(delay), error.encode(), _handlers(done), b"" if limit is None else limit
-        case Defer(delay, done):
-            return b"defer", to_micros(delay), b"", _handlers(done), b""
-        case Dead(error, is_counted, done):
-            return b"dead", int(is_counted), error.encode(), _handlers(done), b""
-        case Release(was_started, done, is_suspect, was_marked):
-            how = 1 if was_started else -2 if was_marked else -int(is_suspect)
-            return b"release", how, b"", _handlers(done), b""
-
-
-def _handlers(done: tuple[str, ...]) -> bytes:
-    return msgspec.json.encode(done) if done else b""

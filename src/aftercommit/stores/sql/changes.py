@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import msgspec
 
-from aftercommit.events.claims import ClaimRequest, RowKey, Settlement
+from aftercommit.events.claims import ClaimRequest, Lease, RowKey, Settlement
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.outcome import DONE, Dead, Defer, Done, Release, Retry
 from aftercommit.ports import Tx
 from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.failures import Failures, notes_of
-from aftercommit.stores.sql.rows import AVAILABLE_AT, POSITION, HeldRow, as_group, to_micros
+from aftercommit.stores.sql.rows import AVAILABLE_AT, HELD_COLUMNS, POSITION, HeldRow, as_group, to_micros
 from aftercommit.stores.sql.statements import Statement, Statements
 
 #: Outcomes of one kind, by the statement that writes them.
@@ -85,6 +85,21 @@ class ByStatement:
         """Why deliveries failed; of rows that are deleted by now nothing is kept."""
         await self._failures.add(tx, failed, refused)
         await self._failures.forget(tx, [key for key in ended if key not in refused])
+
+    async def settle_in(self, tx: Tx, lease: Lease, done_handlers: tuple[str, ...]) -> bool:
+        """In somebody's transaction, one row: done, or done by these of its handlers. Whether its lease stood."""
+        row = (*lease.key, lease.owner, lease.epoch, None, None, 0, as_group(done_handlers) if done_handlers else None)
+        stands = await self._stood(tx, self._sql["done_in_part"] if done_handlers else self._done, row)
+        if stands and self._deletes and lease.epoch > 1 and not done_handlers:
+            await self._failures.forget(tx, [lease.key])
+        return stands
+
+    async def _stood(self, tx: Tx, statement: Statement, row: HeldRow) -> bool:
+        name = "delete_alone" if self._deletes else "done_alone"
+        alone = self._sql.get(name) if statement is self._done else None
+        if alone is None:
+            return bool(await tx.fetch(*self._said(statement, [row])))
+        return bool(await tx.fetch(alone.sql, alone.values(dict(zip(HELD_COLUMNS, row, strict=True)))))
 
     async def purge(self, name: str, values: Mapping[str, object]) -> int:
         """Delete rows by this statement; how many."""
@@ -214,6 +229,9 @@ class ByLocking(ByStatement):
         except _Refused:
             return await self._row_by_row(groups, failed, ended)
         return ()
+
+    async def _stood(self, tx: Tx, statement: Statement, row: HeldRow) -> bool:
+        return bool(await tx.execute(*self._said(statement, [row])))
 
     async def _row_by_row(
         self, groups: Groups, failed: Sequence[Settlement], ended: Sequence[RowKey]

@@ -3,11 +3,11 @@ that key until this one has ended."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
-from aftercommit.events.claims import NewEvent
+from aftercommit.events.claims import NewEvent, RowKey
 from aftercommit.events.order import OrderKey
 from aftercommit.ports import Tx
 from aftercommit.stores.sql.dialect import Dialect
@@ -25,6 +25,15 @@ class Firsts:
         self._dialect = dialect
         self._blocks = blocks
 
+    async def lock(self, tx: Tx, events: Sequence[NewEvent], table: str) -> None:
+        """Before the positions of what has a key are drawn."""
+        named = [new.event.key for new in events if new.event.key is not None]
+        if named:
+            statement = self._sql["lock_keys"]
+            # Prepared, as it has no plan that could go wrong. It waits, and so it is a statement of its own: a snapshot
+            # is older than the locks of its statement.
+            await tx.execute(statement.sql, statement.bind(table=table, keys=self._dialect.list(named)))
+
     async def only(self, tx: Tx, events: Sequence[NewEvent]) -> Sequence[NewEvent]:
         """The events as they may be written: what is not the first of its key is born free."""
         asked = [
@@ -38,3 +47,8 @@ class Firsts:
         values = {**asked_values(asked, self._dialect), "blocks": self._blocks}
         busy = {row[0] for row in await tx.fetch(statement.sql, statement.values(values))}
         return [replace(new, owner=None) if new.event.key in busy else new for new in events] if busy else events
+
+
+def free_of(events: Sequence[NewEvent]) -> Collection[RowKey]:
+    """Those that are born free."""
+    return {RowKey(new.event.event_id, new.handler_id) for new in events if new.owner is None}

@@ -10,15 +10,20 @@ from typing import Any, Final
 
 from aftercommit.events.claims import Backlog
 from aftercommit.events.envelope import EventStatus
+from aftercommit.events.log import Log
 from aftercommit.events.order import BlockedKey
 from aftercommit.events.records import EventFilter, EventRecord, Failure, Summary, last_of_each
 from aftercommit.events.redact import storable
 from aftercommit.ports import Tx
 from aftercommit.stores.sql.changes import ByStatement
 from aftercommit.stores.sql.dialect import Dialect
-from aftercommit.stores.sql.execution import Executor
+from aftercommit.stores.sql.execution import Executor, Fault
 from aftercommit.stores.sql.rows import record_of, summary_of, to_micros
 from aftercommit.stores.sql.statements import Statements
+
+log = Log("aftercommit.store")
+
+_NOT_REPLAYED: Final = "%s is not replayed: %r, its unique key, is that of %s, which is not done"
 
 #: More rows than a table has.
 _ALL: Final = 2**62
@@ -82,15 +87,43 @@ class SqlRecords:
         return summary_of(await self._read("summary", {"limit": limit}), limit)
 
     async def replay(self, event_id: str, handler_id: str | None) -> int:
-        return await self._change("replay", {"event_id": event_id, "handler_id": handler_id})
+        return await self._replayed("replay", event_id, handler_id)
 
     async def replay_done(self, event_id: str, handler_id: str | None) -> int:
-        return await self._change("replay_done", {"event_id": event_id, "handler_id": handler_id})
+        return await self._replayed("replay_done", event_id, handler_id)
+
+    async def _replayed(self, name: str, event_id: str, handler_id: str | None) -> int:
+        """None of an event whose unique key another one has by now that is not done: the index refuses it."""
+        values = {"event_id": event_id, "handler_id": handler_id}
+        for is_last in (False, True):
+            try:
+                return await self._change(name, values)
+            except Exception as error:
+                if self._executor.fault_of(error) is not Fault.ROW:
+                    raise
+                found = await self._read("unique_holder", {"event_id": event_id})
+                if found:
+                    holder, key = found[0]
+                    log.warning(_NOT_REPLAYED, event_id, key, holder)
+                    return 0
+                if is_last:  # else that one has ended in between
+                    raise
+        return 0
 
     async def replay_after(self, where: EventFilter, position: int, limit: int) -> tuple[int, int | None]:
         values = {**_filter(where), "position": position, "limit": limit}
-        replayed: list[int] = await self._explained(self._changes.replay_after(values))
+        try:
+            replayed: list[int] = await self._explained(self._changes.replay_after(values))
+        except Exception as error:
+            if self._executor.fault_of(error) is not Fault.ROW:
+                raise
+            return await self._replay_each(values)  # the unique key of one of them is another's
         return len(replayed), max(replayed) if len(replayed) == limit else None
+
+    async def _replay_each(self, values: Mapping[str, Any]) -> tuple[int, int | None]:
+        page = self._records(await self._read("query_dead", values))
+        replayed = [await self.replay(record.event_id, record.handler_id) for record in page]
+        return sum(replayed), page[-1].position if len(page) == values["limit"] else None
 
     async def discard(self, event_id: str, handler_id: str | None, reason: str) -> int:
         error = storable(f"discarded: {reason}" if reason else "discarded")

@@ -97,6 +97,11 @@ def insert_values(new: NewEvent, times: Times) -> dict[str, object]:
     }
 
 
+def unique_values(new: NewEvent, times: Times) -> dict[str, object]:
+    """The parameters of the INSERT that names the unique key."""
+    return insert_values(new, times) | {"unique_key": new.event.unique_key}
+
+
 _CLAIMED: Final = [column.name for column in CLAIMED]
 
 #: A named tuple without its own, slower way to be made.
@@ -136,7 +141,7 @@ def claimed_of(
     (
         position, event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, event_key,
         payload, payload_bytes, content_type, payload_version, headers, done_handlers, attempts, abandoned,
-        occurred_at, scheduled_at, created_at, _, epoch, is_takeover, _,
+        occurred_at, scheduled_at, created_at, _, unique_key, epoch, is_takeover, _,
     ) = row  # fmt: skip
     lease = Lease(_tuple(RowKey, (event_id, handler_id)), request.owner, epoch + 1, request.deadline)
     try:
@@ -145,6 +150,7 @@ def claimed_of(
         if (
             type(event_type) is bytes or type(aggregate_type) is bytes or type(content_type) is bytes
             or type(aggregate_id) is bytes or type(tenant_id) is bytes or type(event_key) is bytes
+            or type(unique_key) is bytes
         ):  # fmt: skip
             raise UndecodableRow("a name of the event is no text", fix="mend the row, then replay it")
         is_text = isinstance(payload, str)
@@ -157,7 +163,7 @@ def claimed_of(
             event_id, event_type, payload if is_text else payload_bytes, content_type, payload_version,
             times.read(occurred_at), aggregate_type, aggregate_id, tenant_id, event_key,
             times.headers.decode(headers) if headers else NO_HEADERS,
-            None if scheduled_at is None else times.read(scheduled_at),
+            None if scheduled_at is None else times.read(scheduled_at), unique_key,
         )  # fmt: skip
         return Claimed(
             event, lease, position, born, attempts, abandoned,
@@ -219,6 +225,7 @@ def record_of(row: Sequence[Any], times: Times) -> EventRecord:
         done_at=at("done_at"),
         locked_by=values["locked_by"] or None,
         lease_until=at("lease_until"),
+        unique_key=values["unique_key"],
     )
 
 

@@ -118,9 +118,9 @@ class Migration:
 
 
 class Statements(dict[str, Statement]):
-    """The statements of a dialect for one outbox table, by their names."""
+    """The statements of a dialect for one outbox table, by their names; or, from another folder, for another table."""
 
-    def __init__(self, dialect: Dialect, names: TableNames) -> None:
+    def __init__(self, dialect: Dialect, names: TableNames, folder: str = "sql") -> None:
         self._dialect = dialect
         self._names = names
         self._words = {
@@ -132,7 +132,7 @@ class Statements(dict[str, Statement]):
             "written": ", ".join(column.name for column in WRITTEN),
             **dialect.words,
         }
-        texts = {**_texts(_SHARED, "sql"), **self._own_texts("sql")}
+        texts = {**_texts(_SHARED, folder), **self._own_texts(folder)}
         super().__init__({name: self._load(text) for name, text in texts.items() if text})
 
     def _own_texts(self, folder: str) -> dict[str, str]:

@@ -8,8 +8,8 @@ from datetime import timedelta
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from aftercommit.errors import InvalidOption, OutboxError
-from aftercommit.events.claims import Claim, ClaimRequest, Lease, NewEvent, RowKey, Settlement
+from aftercommit.errors import OutboxError
+from aftercommit.events.claims import Claim, ClaimRequest, Inserted, Lease, NewEvent, RowKey, Settlement, refuse_nobody
 from aftercommit.events.headers import HeaderCodec, headers_by
 from aftercommit.events.order import Heads, HeadsRequest, KeyClaimRequest, Order
 from aftercommit.ports import (
@@ -26,7 +26,7 @@ from aftercommit.ports import (
 )
 from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.execution import Executor, Fault, explained
-from aftercommit.stores.sql.firsts import Firsts
+from aftercommit.stores.sql.firsts import Firsts, free_of
 from aftercommit.stores.sql.membership import SqlMembership
 from aftercommit.stores.sql.pauses import SqlPauses
 from aftercommit.stores.sql.records import SqlRecords
@@ -46,6 +46,7 @@ from aftercommit.stores.sql.schema import Schema
 from aftercommit.stores.sql.statements import Statements, TableNames, statements_of
 from aftercommit.stores.sql.steps import script_of
 from aftercommit.stores.sql.table import OwnTable
+from aftercommit.stores.sql.uniques import Uniques
 
 T = TypeVar("T")
 
@@ -78,8 +79,7 @@ class SqlStore:
     ) -> None:
         if header_codec is not None:
             dialect = replace(dialect, times=dialect.times._replace(headers=headers_by(header_codec)))
-        self.executor, self.colour = executor, executor.colour
-        self.dialect = dialect
+        self.executor, self.colour, self.dialect = executor, executor.colour, dialect
         #: The database as people may read of it: no login, no secrets.
         self.where = where
         self.names = TableNames(table, schema, dialect.quotes)
@@ -91,6 +91,8 @@ class SqlStore:
             keeps_order=not dialect.unordered,
             leases_firsts=ordered and (serialize_keys or dialect.has_one_writer),
             wakes_others=self.wakes_others and "notify" in self._sql,
+            unique_keys="insert_unique" in self._sql,
+            has_transactional_effects=True,
         )
         dialect.refuse_impossible(self._sql, ordered=ordered, serialize_keys=serialize_keys)
         done = self._sql["delete" if delete_completed else "done"]
@@ -98,6 +100,7 @@ class SqlStore:
         self._runs = dialect.runs(executor, self._sql, dialect)
         self.order = Order(ordered, on_dead)
         self._firsts = Firsts(self._sql, dialect, blocks=on_dead == "block")
+        self._uniques = Uniques(self._sql, dialect, self._insert, executor.fault_of)
         self._schema = Schema(executor, self._sql, self.names, creates=create_schema, order=self.order)
         self.drop_schema = self._schema.drop
         self._table = own_table(executor, dialect, self._sql, self.names, self._schema)
@@ -177,16 +180,26 @@ class SqlStore:
             return None
         try:
             if self.capabilities.serializes_keys:
-                await self._lock_keys(tx, [event.event.key for event in events])
+                await self._firsts.lock(tx, events, self._table.lock_name)
             if self.capabilities.leases_firsts:
                 events = await self._firsts.only(tx, events)
             await self._insert(tx, events)
         except Exception as error:
             self._explain(error)
             raise
-        if not self.capabilities.leases_firsts:
-            return None
-        return {RowKey(new.event.event_id, new.handler_id) for new in events if new.owner is None}
+        return free_of(events) if self.capabilities.leases_firsts else None
+
+    async def insert_unique(self, tx: Tx, events: Sequence[NewEvent]) -> Inserted:
+        try:
+            if self.capabilities.serializes_keys:
+                await self._firsts.lock(tx, events, self._table.lock_name)
+            if self.capabilities.leases_firsts:
+                events = await self._firsts.only(tx, events)
+            refused = await self._uniques.insert(tx, events)
+        except Exception as error:
+            self._explain(error)
+            raise
+        return Inserted(free_of(events) if self.capabilities.leases_firsts else None, refused)
 
     async def _insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
         if len(events) == 1:
@@ -202,17 +215,8 @@ class SqlStore:
             statement = self._sql["insert"]
             await tx.execute_many(statement.sql, list(map(statement.values, rows)))
 
-    async def _lock_keys(self, tx: Tx, keys: Sequence[str | None]) -> None:
-        """Before their positions are drawn."""
-        named = [key for key in keys if key is not None]
-        if named:
-            statement = self._sql["lock_keys"]
-            # Prepared, as it has no plan that could go wrong. It waits, and so it is a statement of its own: a snapshot
-            # is older than the locks of its statement.
-            await tx.execute(statement.sql, statement.bind(table=self._table.lock_name, keys=self.dialect.list(named)))
-
     async def claim(self, request: ClaimRequest) -> Claim:
-        _refuse_nobody(request.owner)
+        refuse_nobody(request.owner)
         rows, next_due = await self._explained(self._changes.claim(request, self._claim_values(request)))
         floor = None
         if len(rows) >= request.limit:
@@ -247,7 +251,7 @@ class SqlStore:
         return Heads(heads, heads[-1].key if len(heads) >= request.limit else None)
 
     async def claim_keys(self, request: KeyClaimRequest) -> Claim:
-        _refuse_nobody(request.owner)
+        refuse_nobody(request.owner)
         if not request.keys:
             return Claim(())
         values = {
@@ -270,6 +274,9 @@ class SqlStore:
 
     async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:
         return await self._changes.settle(settlements)
+
+    async def settle_in(self, tx: Tx, lease: Lease, done_handlers: tuple[str, ...] = ()) -> bool:
+        return await self._changes.settle_in(tx, lease, done_handlers)
 
     async def renew(self, leases: Sequence[Lease], lock_timeout: timedelta) -> Collection[RowKey]:
         if not leases:
@@ -311,8 +318,3 @@ class SqlStore:
         self.executor.abandon()
         if self._heartbeats is not self.executor:
             self._heartbeats.abandon()
-
-
-def _refuse_nobody(owner: str) -> None:
-    if not owner:
-        raise InvalidOption("a claim has no owner, so it would lease rows to nobody", fix="pass the owner's id")

@@ -235,13 +235,13 @@ class OpenSqlServerTransaction(ConnectionTx):
         await self._return()
 
     async def savepoint(self, name: str) -> None:
-        await self.execute(f"SAVE TRANSACTION {name}")
+        await self.execute(f"SAVE TRANSACTION [{name}]")
 
     async def release(self, name: str) -> None:
         """SQL Server keeps savepoints until the end; one that nobody goes back to does nothing."""
 
     async def rollback_to(self, name: str) -> None:
-        await self.execute(f"ROLLBACK TRANSACTION {name}")
+        await self.execute(f"ROLLBACK TRANSACTION [{name}]")
 
     async def end(self) -> None:
         # A commit that was interrupted may have given it back, and somebody else may have it by now.

@@ -1,0 +1,1 @@
+"""Relays beside the clients of their brokers."""

@@ -1,0 +1,1 @@
+"""Amazon SNS and SQS, through boto3."""

@@ -1,0 +1,2 @@
+-- As if it had never come.
+DELETE FROM {table} WHERE consumer = :consumer AND message_id = :message_id

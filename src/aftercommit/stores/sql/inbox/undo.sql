@@ -1,0 +1,2 @@
+-- Nothing of what was done since is left.
+ROLLBACK TO SAVEPOINT aftercommit_inbox

@@ -1,0 +1,4 @@
+-- Whether this consumer has had the message.
+SELECT 1 FROM {table}
+WHERE consumer = :consumer AND message_id = :message_id
+  AND names_size = DATALENGTH(:consumer) * 2048 + DATALENGTH(:message_id)

@@ -1,0 +1,1 @@
+"""Relays to brokers and services."""
