@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from aftercommit import EventEnvelope, EventMetadata, Fixed
@@ -245,5 +247,53 @@ def test_what_a_tail_writes_itself_comes_from_the_log_at_once(tail_world: TailWo
             await seen.reach(2)
         assert seen == ["First", "Second"]
         assert tail_world.rows(UNTOUCHED)[0][0] == 2
+
+    tail_world.run(scenario)
+
+
+def test_what_has_to_be_unique_while_it_waits_is_left_to_the_table(tail_world: TailWorld) -> None:
+    seen = Collector()
+
+    async def scenario() -> None:
+        tail, writer = tail_world.tail(), tail_world.writer()
+        tail.handler("Happened", id="h")(lambda event: seen.add(event.payload_json))
+        await tail.create_schema()
+        await write(writer, 1, 2, unique_key="one at a time")
+        assert tail_world.statuses() == [0]
+        async with tail:
+            await tail.drain("20s")
+            await write(writer, 3, unique_key="one at a time")
+            await seen.reach(2)
+        assert seen == ["1", "3"]
+
+    tail_world.run(scenario)
+
+
+def test_a_transactional_handler_commits_its_change_with_the_mark_of_its_event(tail_world: TailWorld) -> None:
+    calls = Collector()
+
+    async def scenario() -> None:
+        tail, writer = tail_world.tail(), tail_world.writer()
+        tail_world.change("CREATE TABLE effects (event_id text PRIMARY KEY)")
+        insert = "INSERT INTO effects VALUES ($1)" if "asyncpg" in tail_world.url else "INSERT INTO effects VALUES (%s)"
+
+        def sync(event: EventEnvelope, tx: Any) -> None:
+            calls.add(event.event_id)
+            tx.execute(insert, [event.event_id])
+
+        async def coroutine(event: EventEnvelope, tx: Any) -> None:
+            calls.add(event.event_id)
+            await tx.execute(insert, [event.event_id])
+
+        tail.handler("Happened", id="h", transactional=True)(coroutine if tail_world.is_async else sync)
+        async with tail, writer:
+            await write(writer, *range(10))
+            await calls.reach(10)
+            await tail.drain("20s")
+        assert len(calls) == len(set(calls)) == 10
+        assert (
+            tail_world.rows("SELECT count(*) FROM effects JOIN outbox_event USING (event_id) WHERE status = 1")[0][0]
+            == 10
+        )
 
     tail_world.run(scenario)

@@ -61,6 +61,7 @@ class TailEngine(Engine):
             self.dispatcher,
             self.agenda,
             self.poller,
+            router,
             config,
             owner=self.owner,
         )

@@ -15,6 +15,7 @@ from aftercommit.delivery.agenda import EVERYWHERE, Agenda
 from aftercommit.delivery.worker import OutboxDispatcher
 from aftercommit.events.claims import Claim, Claimed, Lease, deadline_of
 from aftercommit.events.order import OrderKey
+from aftercommit.handlers.routing import Router
 from aftercommit.polling.poller import OutboxPoller
 from aftercommit.ports import Replication, Runtime
 from aftercommit.tail.captured import CapturedStore
@@ -43,10 +44,12 @@ class Giving:
         dispatcher: OutboxDispatcher,
         agenda: Agenda,
         poller: OutboxPoller,
+        router: Router,
         config: OutboxConfig,
         *,
         owner: str,
     ) -> None:
+        self._router = router
         self._runtime, self._replication, self._store = runtime, replication, store
         self._dispatcher, self._agenda = dispatcher, agenda
         #: Knows what may not be delivered.
@@ -83,7 +86,32 @@ class Giving:
             return []
         self._adapt(lanes.cold_depth, self._runtime.clock())
         room = min(self._depth - lanes.cold_depth, lanes.cold_room)
-        return await self._unblocked(self._startable(room)) if room > 0 else []
+        chosen = await self._unblocked(self._startable(room)) if room > 0 else []
+        return await self._leased(chosen) if self._has_effects() else chosen
+
+    def _has_effects(self) -> bool:
+        """Whether a handler's changes are to be committed together with the mark of its row."""
+        return any(handler.settings.transactional for handler in self._router.roster.handlers.values())
+
+    async def _leased(self, chosen: list[Entry]) -> list[Entry]:
+        """What a transactional handler takes needs a row that can be marked: these are the table's, and leased."""
+        wanted = {entry for entry in chosen if self._is_for_effects(entry)}
+        if not wanted:
+            return chosen
+        deadline = deadline_of(self._runtime.clock(), self._lock_timeout)
+        leases = [lease_of(entry, self._owner, deadline) for entry in chosen if entry in wanted]
+        taken = set(await self._store.take(leases, self._lock_timeout))
+        self._forget(wanted)
+        return [entry for entry in chosen if entry not in wanted or entry.key in taken]
+
+    def _is_for_effects(self, entry: Entry) -> bool:
+        if not isinstance(entry.row, Claimed):
+            return False
+        try:
+            routes = self._router.routes_of_row(entry.row.event, entry.key.handler_id)
+        except Exception:  # nobody takes it, or a predicate of the user's fails, which its delivery says
+            return False
+        return any(route.effects is not None for route in routes)
 
     def _adapt(self, waiting: int, now: float) -> None:
         """As many as the workers get through in a moment."""

@@ -112,7 +112,10 @@ class Progress:
     # ------------------------------------------------------------ delivering
 
     def give(self, entry: Entry, now: float) -> None:
+        """One that is the table's by now is the log's business no more."""
         with self._lock:
+            if self._entries.get(entry.key) is not entry:
+                return
             entry.given_at = now
             self._last_begun = max(self._last_begun, entry.number)
             if entry.order_key is not None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from aftercommit.stores.sql.statements import TableNames
 
 #: A row that is free and due is delivered from the log, so it is born done, as long as somebody keeps the log for it:
-#: without its slot the table takes over by itself. What is born leased or falls due later is the table's business.
+#: without its slot the table takes over by itself. What is born leased, falls due later, or must be unique while it is
+#: not done, is the table's business.
 _FUNCTION = """\
 CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $capture$
 BEGIN
@@ -24,7 +25,9 @@ $capture$"""
 
 _TRIGGER = """\
 CREATE TRIGGER {trigger} BEFORE INSERT ON {table} FOR EACH ROW
-WHEN (NEW.status = 0 AND NEW.locked_by IS NULL AND NEW.available_at <= statement_timestamp())
+WHEN (
+  NEW.status = 0 AND NEW.locked_by IS NULL AND NEW.unique_key IS NULL AND NEW.available_at <= statement_timestamp()
+)
 EXECUTE FUNCTION {function}('{slot}')"""
 
 

@@ -71,7 +71,7 @@ class PostgresStore(SqlStore):
 
     def schema_sql(self, from_version: int = 0, to_version: int | None = None) -> str:
         script = super().schema_sql(from_version, to_version)
-        is_new = from_version == 0 and to_version != 0
+        is_new = from_version == 0 and to_version in (None, self._schema.version)
         return script + self._replication.script() if self._replication is not None and is_new else script
 
     @property
