@@ -69,6 +69,7 @@ class PrivateRabbitmq(PrivateServer):
     def __init__(self, **settings: str) -> None:
         super().__init__()
         self._settings = settings
+        self._is_ending = False
         self._names, self._distribution = free_port(), free_port()
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("RABBITMQ_", "ERL_"))},
@@ -129,6 +130,14 @@ class PrivateRabbitmq(PrivateServer):
             watch.wait(0.02)
         super().start()
 
+    def stop(self, immediate: bool = False) -> None:
+        """Which queues there are it writes down when it likes, whatever it has confirmed to who declared them. What is
+        in them is another matter."""
+        if immediate and self._process is not None and self._process.poll() is None and not self._is_ending:
+            control = program("rabbitmqctl", self._server.resolve().parent) or installed("rabbitmqctl")
+            self._run(control, "-q", "eval", "mnesia:sync_log().")
+        super().stop(immediate)
+
     def _is_known(self) -> bool:
         told = subprocess.run(
             [self._names_program, "-names"], check=False, capture_output=True, text=True, **self._as
@@ -136,6 +145,7 @@ class PrivateRabbitmq(PrivateServer):
         return f"aftercommit{self.port} " in told
 
     def _remove(self) -> None:
+        self._is_ending = True
         names = getattr(self, "_names_process", None)
         if names is not None:
             self.stop(immediate=True)

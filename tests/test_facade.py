@@ -54,6 +54,7 @@ NAMES = [
     "AsyncOutboxPoller",
     "AsyncOutboxWriter",
     "BatchResult",
+    "BrokenRelay",
     "BlockedKey",
     "CannotStart",
     "Claimed",
@@ -112,6 +113,7 @@ NAMES = [
     "Linear",
     "ListenerRegistry",
     "MetricsExporter",
+    "MessageRefused",
     "MissingDriver",
     "MsgpackSerializer",
     "MultiListenerRegistry",
@@ -171,6 +173,7 @@ NAMES = [
     "UnroutableEvent",
     "UnsupportedTransaction",
     "WriterHook",
+    "WrongBatchResult",
     "any_event",
     "current_context",
     "outbox_event",
@@ -179,7 +182,19 @@ NAMES = [
 ]
 
 METHODS = {
-    *("begin", "close", "create_schema", "drain", "poll", "purge", "register", "start", "stats", "transaction"),
+    *(
+        "begin",
+        "close",
+        "create_schema",
+        "drain",
+        "poll",
+        "purge",
+        "register",
+        "relay",
+        "start",
+        "stats",
+        "transaction",
+    ),
     *("check_health", "dead", "health", "is_started", "multi_node", "single_node", "write", "write_all", "writer_only"),
     *("pause", "paused", "resume", "schema_sql", "schema_status"),
     *("cancel", "cluster", "configured", "diagnose", "ordered", "owner_id", "pending", "records", "replay_done"),
@@ -256,6 +271,7 @@ def test_what_waits_is_awaited_and_the_rest_is_plain_in_both() -> None:
         "fallback",
         "handler",
         "include",
+        "relay",
         "subscribe",
         "upcast",
     }

@@ -68,7 +68,7 @@ class Broker(ABC):
 
         try:
             return asyncio.run(ask())
-        except OSError as error:
+        except Exception as error:  # each driver has its own
             raise Absent(f"no broker answers; {self.variable} names one ({type(error).__name__})") from None
 
 

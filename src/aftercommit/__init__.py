@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from aftercommit.events.outcome import RetryAfter as RetryAfter
     from aftercommit.events.outcome import RetryAfterError as RetryAfterError
     from aftercommit.events.outcome import Unavailable as Unavailable
+    from aftercommit.events.outcome import WrongBatchResult as WrongBatchResult
     from aftercommit.events.pauses import Pause as Pause
     from aftercommit.events.pauses import PauseKind as PauseKind
     from aftercommit.events.queued import QueuedEvent as QueuedEvent
@@ -174,7 +175,7 @@ _HOMES = {
     "events.order": ("BlockedKey", "Cluster", "ClusterMember", "ClusterStats", "PartitionStats"),
     "events.outcome": (
         "BatchResult", "DeadLetter", "Discard", "DispatchResult", "Done", "RetryAfter", "RetryAfterError",
-        "Unavailable",
+        "Unavailable", "WrongBatchResult",
     ),
     "events.pauses": ("Pause", "PauseKind"),
     "events.queued": ("QueuedEvent", "Source"),

@@ -34,10 +34,10 @@ from aftercommit import (
     RetryAfterError,
     Tracing,
     Unavailable,
+    WrongBatchResult,
     any_event,
     current_context,
 )
-from aftercommit.events.outcome import WrongBatchResult
 from aftercommit.testing.outbox_test import OutboxTest
 from tests.handlers.kit import Colouring, Deliberate, OrderPlaced, declare, drain_all, due_now, rows, write
 from tests.ordered.kit import make_ordered
@@ -574,6 +574,18 @@ def test_only_events_for_the_same_destination_are_in_one_call_and_keys_keep_thei
         await outbox.drain()
         assert calls.made == [[0, 2], [1, 3], [4]]
         assert world.statuses() == [DONE] * 5
+
+    world.run(scenario)
+
+
+@pytest.mark.parametrize("destination", [lambda event: 1 / 0, lambda event: [event]])
+def test_a_destination_that_makes_no_sense_is_a_failed_attempt(world: World, destination: Any) -> None:
+    async def scenario() -> None:
+        calls, outbox = Calls(), world.outbox(retry_policy=Fixed("1h"))
+        outbox.handler("A", id="h", batch=10, destination=destination)(calls)
+        await put(outbox, range(3))
+        assert (await outbox.drain()).retried == 3
+        assert calls.made == []
 
     world.run(scenario)
 

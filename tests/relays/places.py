@@ -18,7 +18,7 @@ from tests import redis_servers
 
 
 class Places(ABC):
-    """Of one broker, with names of this test's own; gone with `remove`."""
+    """Of one broker, with names of this test's own; gone with `close`."""
 
     def __init__(self, url: str, port: int) -> None:
         parts = urlsplit(url)
@@ -49,7 +49,7 @@ class Places(ABC):
     def stored(self, place: Any) -> list[Stored]: ...
 
     @abstractmethod
-    def remove(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class RabbitmqPlaces(Places):
@@ -81,7 +81,7 @@ class RabbitmqPlaces(Places):
         self._ask(take)
         return self.seen[place]
 
-    def remove(self) -> None:
+    def close(self) -> None:
         async def delete(channel: Any) -> None:
             for name in self.seen:
                 await channel.queue_delete(name)
@@ -137,7 +137,7 @@ class NatsPlaces(Places):
 
         return self._ask(take)
 
-    def remove(self) -> None:
+    def close(self) -> None:
         async def delete(client: Any) -> None:
             for name in self.streams:
                 await client.jetstream().delete_stream(name)
@@ -188,7 +188,7 @@ class RedisPlaces(Places):
         with redis_servers.connected(self.url) as client:
             return [_from_redis(fields) for _, fields in client.xrange(place)]
 
-    def remove(self) -> None:
+    def close(self) -> None:
         with redis_servers.connected(self.url) as client:
             for key in self.keys:
                 client.unlink(key)

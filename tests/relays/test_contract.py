@@ -41,7 +41,7 @@ class OnABroker(RelayContract):
         url = conftest.server(self.shared) if self.private is None else self.private.url
         self.places = self.places_of(url)  # type: ignore[call-arg]
         yield
-        self.places.remove()
+        self.places.close()
 
     @property
     def address(self) -> tuple[str, int]:

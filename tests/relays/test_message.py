@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,10 +12,11 @@ import pytest
 
 from aftercommit import DuplicateHandler, EventEnvelope, InvalidOption, Outbox, outbox_event
 from aftercommit.events.payloads import PayloadTypes
-from aftercommit.relays import Message, Outgoing, RabbitMQ, Relay, Route
+from aftercommit.relays import Message, Nats, Outgoing, RabbitMQ, Relay, Route
 from aftercommit.relays.cloudevents import MessageMaker
 from aftercommit.relays.headers import percent_encoded
 from aftercommit.relays.only import only
+from tests.support import Signal, World
 
 
 class Kept(Relay):
@@ -140,6 +142,10 @@ def test_a_relay_knows_where_it_can_send_to() -> None:
         outbox.relay("kafka")
     with pytest.raises(InvalidOption, match="begins with 'redis'"):
         RabbitMQ("redis://localhost")
+    for make in (lambda: RabbitMQ("amqp://me:sec/ret@host"), lambda: Nats("nats://me:sec/ret@host")):
+        with pytest.raises(InvalidOption, match="cannot be read") as caught:
+            make()
+        assert "sec" not in str(caught.value)
 
 
 def test_a_second_relay_of_a_kind_needs_an_id() -> None:
@@ -149,3 +155,29 @@ def test_a_second_relay_of_a_kind_needs_an_id() -> None:
         outbox.relay(Kept())
     assert outbox.relay(Kept(), id="kept-too").id == "kept-too"
     assert len(outbox._router.resources) == 2
+
+
+# ---------------------------------------------------------------- life
+
+
+def test_a_broker_that_does_not_answer_keeps_no_outbox_from_ending(world: World) -> None:
+    """Nor from starting: connections are made beside it."""
+    began, ended = Signal(), Signal()
+
+    class Hanging(Kept):
+        async def open(self) -> None:  # type: ignore[override]
+            began.set()
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                ended.set()
+
+    async def scenario() -> None:
+        outbox = world.outbox()
+        outbox.relay(Hanging())
+        await outbox.start()
+        await began.wait()
+        await outbox.close()
+        assert ended.is_set
+
+    world.run(scenario)

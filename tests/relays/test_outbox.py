@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from aftercommit import Fixed
 from aftercommit.relays import Route
 from aftercommit.relays.testing import Wire
-from tests.relays.places import RabbitmqPlaces
+from tests.relays.places import NatsPlaces, Places, RabbitmqPlaces, RedisPlaces
 from tests.support import Collector, World
 
 
@@ -36,7 +37,7 @@ def any_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]
 def places(rabbitmq_url: str) -> Iterator[RabbitmqPlaces]:
     made = RabbitmqPlaces(rabbitmq_url)
     yield made
-    made.remove()
+    made.close()
 
 
 @pytest.fixture
@@ -94,6 +95,24 @@ def test_events_are_done_when_the_broker_has_them(any_world: World, places: Rabb
     assert max(found.values()) == 2, "the one that was stored and not confirmed came twice, with one id"
 
 
+@pytest.mark.parametrize(("kind", "server"), [(NatsPlaces, "nats_url"), (RedisPlaces, "redis_url")])
+def test_every_relay_runs_in_either_runtime(
+    world: World, kind: type[Places], server: str, request: pytest.FixtureRequest
+) -> None:
+    with closing(kind(request.getfixturevalue(server))) as places:  # type: ignore[call-arg]
+        place = places.make()
+
+        async def scenario() -> None:
+            outbox = world.outbox()
+            outbox.relay(places.relay(), to=place)
+            async with outbox:
+                await write(outbox, 30, keys=3)
+                await world.until_settled(30)
+
+        world.run(scenario)
+        assert {each.id for each in places.stored(place)} == {row["event_id"] for row in world.rows()}
+
+
 def test_what_nobody_would_get_is_retried_and_then_dead_or_the_fallbacks(world: World, places: RabbitmqPlaces) -> None:
     queue, taken = places.make(), Collector()
 
@@ -128,7 +147,7 @@ def test_what_nobody_would_get_is_retried_and_then_dead_or_the_fallbacks(world: 
 
 
 def test_order_holds_through_cut_connections(world: World, places: RabbitmqPlaces, wire: Wire) -> None:
-    """An event comes again after a cut, and never before one that was written before it."""
+    """Some come again after a cut. Who drops known ids sees each key in the order of writing."""
     queue, keys = places.make(), 8
 
     async def scenario() -> None:
@@ -148,7 +167,8 @@ def test_order_holds_through_cut_connections(world: World, places: RabbitmqPlace
     for each in found:
         numbers.setdefault(each.attributes["partitionkey"], []).append(int(each.body[10:-1]))
     assert sorted({number for of_key in numbers.values() for number in of_key}) == list(range(240))
-    assert all(of_key == sorted(of_key) for of_key in numbers.values()), numbers
+    firsts = [list(dict.fromkeys(of_key)) for of_key in numbers.values()]
+    assert all(of_key == sorted(of_key) for of_key in firsts), numbers
 
 
 def test_relays_are_handlers_among_others(world: World, places: RabbitmqPlaces) -> None:

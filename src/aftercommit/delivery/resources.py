@@ -32,7 +32,10 @@ class Resources:
         await self._runtime.call(resource.open, context=copy_context())
 
     async def close(self) -> None:
+        """When no handler runs any more. One that is still being opened is given up."""
         time = Countdown(self._runtime)
+        if not all(task.has_ended for task in self._opening):
+            self._runtime.interrupt()
         for task in self._opening:
             await task.join(time.left())
         self._opening.clear()

@@ -51,7 +51,10 @@ class Together:
                 if batch.begins(holding) and self._passes(batch, holding):
                     passed.append(holding)
             for call in await self._calls(batch, passed):
-                await self._make(batch, call)
+                try:
+                    await self._make(batch, call)
+                except (Exception, SystemExit) as error:  # a destination that is no text, or a fault of ours
+                    self._break_off(batch, call.holdings, error)
         finally:
             if tracked is not None:
                 for holding in passed:
@@ -90,10 +93,10 @@ class Together:
                 continue
             try:
                 caller = self._chain.caller_of(claimed_of(holding), batch.route)
+                place = last_for.get(caller[1], -1)
             except Exception as error:  # a function of the user's own
                 await self._judge(batch, holding, (batch.route.caller, None), Raised(error), is_telling=True)
                 continue
-            place = last_for.get(caller[1], -1)
             if place < last_of.get(holding.order_key, 0):
                 last_for[caller[1]] = place = len(calls)
                 calls.append(Call(caller))
@@ -134,6 +137,12 @@ class Together:
                 self._put_off(batch, part, *call.away)
             else:
                 parts.extendleft(reversed(await self._part(batch, call, part)))
+
+    def _break_off(self, batch: Batch, holdings: Sequence[Holding], error: BaseException) -> None:
+        """Given back uncounted, they would come again for ever."""
+        for holding in holdings:
+            if batch.is_left(holding):
+                batch.end(holding, self._delivery.broken_off(claimed_of(holding), error), is_told=True)
 
     def _put_off(self, batch: Batch, holdings: Sequence[Holding], error: Unavailable, wait: float) -> None:
         for holding in holdings:

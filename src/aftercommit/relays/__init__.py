@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from aftercommit.relays.amqp import Route as Route
     from aftercommit.relays.aws.sns import Sns as Sns
     from aftercommit.relays.aws.sqs import Sqs as Sqs
     from aftercommit.relays.kafka.relay import Kafka as Kafka
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from aftercommit.relays.message import Outgoing as Outgoing
     from aftercommit.relays.nats import Nats as Nats
     from aftercommit.relays.rabbitmq import RabbitMQ as RabbitMQ
-    from aftercommit.relays.rabbitmq import Route as Route
     from aftercommit.relays.redis_streams import RedisStreams as RedisStreams
     from aftercommit.relays.relay import Relay as Relay
     from aftercommit.relays.webhooks.relay import Webhook as Webhook
@@ -41,7 +41,9 @@ def __getattr__(name: str) -> Any:
         from aftercommit.relays import relay as module  # noqa: PLC0415
     elif name == "Kafka":
         from aftercommit.relays.kafka import relay as module  # noqa: PLC0415
-    elif name in ("RabbitMQ", "Route"):
+    elif name == "Route":
+        from aftercommit.relays import amqp as module  # noqa: PLC0415
+    elif name == "RabbitMQ":
         from aftercommit.relays import rabbitmq as module  # noqa: PLC0415
     elif name == "Nats":
         from aftercommit.relays import nats as module  # noqa: PLC0415

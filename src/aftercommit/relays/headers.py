@@ -6,6 +6,7 @@ import re
 from typing import Final
 from urllib.parse import quote, urlsplit
 
+from aftercommit.errors import InvalidOption
 from aftercommit.events.names import shown
 from aftercommit.events.outcome import DeadLetter
 
@@ -36,5 +37,8 @@ def checked_name(name: str) -> str:
 
 def place_of(url: str, port: int) -> str:
     """Host and port of an address; the login stays out."""
-    parts = urlsplit(url if "://" in url else f"//{url}")
-    return f"{parts.hostname or 'localhost'}:{parts.port or port}"
+    try:
+        parts = urlsplit(url if "://" in url else f"//{url}")
+        return f"{parts.hostname or 'localhost'}:{parts.port or port}"
+    except ValueError:  # whose text may be a part of a password
+        raise InvalidOption("the address cannot be read", fix="percent-encode / @ : in its login") from None

@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 from urllib.parse import unquote, urlsplit
 
-from aftercommit.errors import InvalidOption, MessageRefused, MissingDriver
+from aftercommit.errors import InvalidOption, MessageRefused
 from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.names import shown
 from aftercommit.events.outcome import DeadLetter, Unavailable
 from aftercommit.events.redact import error_text
+from aftercommit.relays.amqp import ExchangeChannel, Route, amqp_name, connect, exceptions, refuse_unsendable
+from aftercommit.relays.headers import place_of
 from aftercommit.relays.message import Message
 from aftercommit.relays.relay import Relay
-
-try:
-    import aio_pika
-    from aiormq import exceptions, spec
-except ImportError as error:
-    raise MissingDriver(f"aio-pika is not installed ({error})", fix='pip install "aftercommit[rabbitmq]"') from error
-
-#: Before the names of attributes, as the AMQP binding of CloudEvents says it.
-PREFIX: Final = "cloudEvents_"
-
-#: Bytes of a name in AMQP.
-_LONGEST_NAME: Final = 255
-
-#: Headers that mean something to RabbitMQ: it would send the message elsewhere as well, or close the channel.
-_COMMANDS: Final = frozenset({"CC", "BCC"})
 
 #: Exchanges that keep a channel open. Beyond them one that is not in use makes room.
 _CHANNELS: Final = 100
@@ -38,63 +24,6 @@ _CHANNELS: Final = 100
 _HEARTBEAT: Final = 20
 
 Answer = BaseException | None
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """An exchange, "" for the default one, and a routing key."""
-
-    exchange: str
-    key: str
-
-
-class OwnConnection(aio_pika.Connection):
-    """One that its owner closes. The driver's would begin to close itself when it is collected, with no loop around."""
-
-    def __del__(self) -> None:
-        """Nothing."""
-
-
-class ExchangeChannel:
-    """A channel for one exchange: the broker closes a channel for whatever is wrong, and others are not to suffer."""
-
-    def __init__(self, exchange: str, kind: str | None) -> None:
-        """Of the exchange where it is to be declared; else it has to be there."""
-        self.exchange = exchange
-        self.users = 0
-        self._kind = kind
-        self._opening = asyncio.Lock()
-        self._channel: Any = None
-
-    async def publish(self, connection: Any, routing_key: str, message: Message, timeout: float) -> None:
-        """Until the broker has it. Raises what the driver raises."""
-        channel = self._channel
-        if channel is None or channel.is_closed:
-            channel = await self._open(connection)
-        await channel.basic_publish(
-            message.body,
-            exchange=self.exchange,
-            routing_key=routing_key,
-            properties=properties_of(message),
-            mandatory=True,
-            timeout=timeout,
-            wait=False,
-        )
-
-    async def _open(self, connection: Any) -> Any:
-        async with self._opening:
-            if self._channel is None or self._channel.is_closed:
-                channel = connection.channel(publisher_confirms=True, on_return_raises=True)
-                await channel
-                self._kept, under = channel, await channel.get_underlay_channel()
-                if self._kind is not None and self.exchange:
-                    await under.exchange_declare(self.exchange, exchange_type=self._kind, durable=True)
-                self._channel = under
-            return self._channel
-
-    async def close(self) -> None:
-        if self._channel is not None and not self._channel.is_closed:
-            await self._kept.close()
 
 
 class RabbitMQ(Relay):
@@ -125,7 +54,7 @@ class RabbitMQ(Relay):
             )
         self._url = url
         self._where = _where(url)
-        self._exchange = _name(exchange, "exchange")
+        self._exchange = amqp_name(exchange, "exchange")
         self._declare = declare
         self._connect_timeout = seconds_of(connect_timeout, name="connect_timeout", positive=True)
         self._confirm_timeout = seconds_of(confirm_timeout, name="confirm_timeout", positive=True)
@@ -138,18 +67,16 @@ class RabbitMQ(Relay):
 
     def place(self, given: Any) -> Route:
         if isinstance(given, Route):
-            return Route(_name(given.exchange, "exchange"), _name(given.key, "routing key"))
+            return Route(amqp_name(given.exchange, "exchange"), amqp_name(given.key, "routing key"))
         if isinstance(given, str):
-            return Route(self._exchange, _name(given, "routing key"))
+            return Route(self._exchange, amqp_name(given, "routing key"))
         raise InvalidOption(
             f"to of RabbitMQ is {shown(given)}", fix='a routing key: to="orders", or to=Route(exchange="shop", key="…")'
         )
 
     async def open(self) -> None:
         self._channels: dict[str, ExchangeChannel] = {}
-        self._connection = await aio_pika.connect(
-            self._url, timeout=self._connect_timeout, connection_class=OwnConnection, **self._options
-        )
+        self._connection = await connect(self._url, self._connect_timeout, **self._options)
         self._connection.close_callbacks.add(self._lost)
 
     async def close(self) -> None:
@@ -176,16 +103,26 @@ class RabbitMQ(Relay):
         channel.users += 1
         try:
             answers = await asyncio.gather(*[self._publish_one(channel, message) for message in messages])
-            # Nobody knows which of them the broker closed the channel for. Each is sent again for itself; those that
-            # it had stored by then come twice.
             unknown = [number for number, answer in enumerate(answers) if isinstance(answer, _ChannelLost)]
-            for number in unknown:
-                answers[number] = await self._publish_one(channel, messages[number])
+            if unknown:
+                await self._publish_alone(exchange, messages, answers, unknown)
         except Exception as error:
             return [self._judged(error, exchange)] * len(messages)
         finally:
             channel.users -= 1
-        return [answer.reason if isinstance(answer, _ChannelLost) else answer for answer in answers]
+        return [self._last(answer) if isinstance(answer, _ChannelLost) else answer for answer in answers]
+
+    async def _publish_alone(
+        self, exchange: str, messages: Sequence[Message], answers: list[Any], unknown: Sequence[int]
+    ) -> None:
+        """Nobody knows which of them, or of another call, the broker has closed the channel for. Each is sent again on
+        a channel that has nothing else on it; those that were stored by then come twice."""
+        alone = ExchangeChannel(exchange, self._declare)
+        try:
+            for number in unknown:
+                answers[number] = await self._publish_one(alone, messages[number])
+        finally:
+            await alone.close()
 
     async def _publish_one(self, channel: ExchangeChannel, message: Message) -> Answer:
         try:
@@ -208,7 +145,7 @@ class RabbitMQ(Relay):
                 if idle is not None:
                     del self._channels[idle.exchange]
                     await idle.close()
-            channel = self._channels[exchange] = ExchangeChannel(exchange, self._declare)
+            channel = self._channels.setdefault(exchange, ExchangeChannel(exchange, self._declare))
         return channel
 
     def _judged(self, error: Exception, exchange: str) -> BaseException:
@@ -231,10 +168,18 @@ class RabbitMQ(Relay):
                 return _ChannelLost(dead)
             case exceptions.ChannelClosed() | exceptions.AMQPChannelError():
                 return _ChannelLost(_refused(f"{self.where}: {error_text(error)}", "see the log of the broker", error))
-            case exceptions.ChannelInvalidStateError() if not self.is_lost:
-                return _ChannelLost(_refused(f"{self.where} closed the channel", "see the log of the broker", error))
+            case exceptions.ChannelInvalidStateError() if not self.is_lost:  # closed for another message
+                away = Unavailable(self.where)
+                away.__cause__ = error
+                return _ChannelLost(away)
         is_loss = isinstance(error, exceptions.AMQPError | OSError | asyncio.TimeoutError | RuntimeError)
         return self._away(error) if is_loss else error
+
+    def _last(self, answer: _ChannelLost) -> BaseException:
+        """Of a message that was alone on its channel, and yet it was closed."""
+        if isinstance(answer.reason, Unavailable):
+            self.is_lost = True
+        return answer.reason
 
     def _away(self, error: BaseException) -> Unavailable:
         self.is_lost = True
@@ -251,50 +196,13 @@ class _ChannelLost(Exception):
         self.reason = reason
 
 
-def properties_of(message: Message) -> Any:
-    """As the AMQP binding of CloudEvents says it; a user's header gives way to an attribute of the same name."""
-    headers: dict[str, Any] = dict(message.headers)
-    for name, value in message.attributes.items():
-        headers[PREFIX + name] = value
-    return spec.Basic.Properties(
-        content_type=message.content_type,
-        delivery_mode=2,
-        headers=headers,
-        message_id=message.id,
-        timestamp=message.event.occurred_at,
-    )
-
-
-def refuse_unsendable(message: Message) -> None:
-    """What the driver or the broker would close the connection for."""
-    size = 0
-    for name, value in message.headers.items():
-        if name in _COMMANDS:
-            raise DeadLetter(f"the header {name} is a command to RabbitMQ: rename it")
-        if len(name.encode()) > _LONGEST_NAME:
-            raise DeadLetter(
-                f"the header name {name[:40]}… is longer than {_LONGEST_NAME} bytes, which AMQP cannot carry"
-            )
-        size += len(name.encode()) + len(value.encode())
-    if size > 100_000:
-        raise DeadLetter(f"the headers have {size} bytes, and a frame of AMQP has room for 131,072 in all")
-    if len(message.content_type.encode()) > _LONGEST_NAME:
-        raise DeadLetter("the content type is longer than 255 bytes, which AMQP cannot carry")
-
-
 def _refused(message: str, fix: str, cause: BaseException) -> MessageRefused:
     refused = MessageRefused(message, fix=fix)
     refused.__cause__ = cause
     return refused
 
 
-def _name(given: Any, what: str) -> str:
-    if not isinstance(given, str) or len(given.encode()) > _LONGEST_NAME:
-        raise InvalidOption(f"the {what} is {shown(given)}", fix=f"a text of at most {_LONGEST_NAME} bytes")
-    return given
-
-
 def _where(url: str) -> str:
     parts = urlsplit(url)
-    port = parts.port or (5671 if parts.scheme == "amqps" else 5672)
-    return f"RabbitMQ at {parts.hostname or 'localhost'}:{port}/{unquote(parts.path[1:])}"
+    place = place_of(url, 5671 if parts.scheme == "amqps" else 5672)
+    return f"RabbitMQ at {place}/{unquote(parts.path[1:])}"

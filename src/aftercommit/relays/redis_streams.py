@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from aftercommit.errors import InvalidOption, MessageRefused, MissingDriver
 from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.names import shown
-from aftercommit.events.outcome import DeadLetter, Unavailable
+from aftercommit.events.outcome import Unavailable
 from aftercommit.events.redact import error_text
 from aftercommit.relays.message import Message
 from aftercommit.relays.relay import Relay
@@ -114,8 +114,6 @@ class RedisStreams(Relay):
             away = Unavailable(self.where)
             away.__cause__ = reply
             return away
-        if "too large" in text or "exceeds" in text:
-            return DeadLetter(f"{self.where} takes no entry of this size: {text}")
         refused = MessageRefused(f"{self.where}: {text}", fix="see what the key is, and what the user may do with it")
         refused.__cause__ = reply
         return refused

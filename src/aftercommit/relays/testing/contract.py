@@ -6,28 +6,18 @@ import json
 import threading
 from base64 import b64decode
 from datetime import UTC, datetime
-from typing import Any
+from itertools import chain
 
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.outcome import DeadLetter, Unavailable
 from aftercommit.relays.headers import percent_encoded
-from aftercommit.relays.testing.hooks import RelayHooks
+from aftercommit.relays.testing.outages import OutageContract, events
 
 #: JSON that nobody may write anew: spaces, order, numbers and escapes are somebody's own.
 ODD_JSON = '{ "b":1.0,"a" : [ 1e3,"\\u00e9 é" ], "big": 12345678901234567890 }'
 
 
-def events(count: int, *, keys: int | None = None, **fields: Any) -> list[EventEnvelope]:
-    """Each with a body of its own; over so many keys, one after the other."""
-    return [
-        EventEnvelope(
-            "OrderPlaced", payload_json=f'{{"number": {n}}}', key=None if keys is None else f"key-{n % keys}", **fields
-        )
-        for n in range(count)
-    ]
-
-
-class RelayContract(RelayHooks):
+class RelayContract(OutageContract):
     """All of it. Inherit, bind `address`, `make_relay`, `make_place` and `stored`, and what else the broker has."""
 
     # ------------------------------------------------------------ what arrives
@@ -182,8 +172,8 @@ class RelayContract(RelayHooks):
 
     def test_a_message_that_nobody_would_get_fails_alone(self) -> None:
         place, nowhere = self.make_place(), self.make_nowhere()
-        given = events(9)
-        lost = {given[4].event_id, given[8].event_id}
+        given = events(60)
+        lost = {event.event_id for event in given[4::3]}
         with self.sending(lambda event: nowhere if event.event_id in lost else place) as relay:
             for _ in range(2):  # again, when it is known that nobody is there
                 answers = relay.send(*given)
@@ -199,78 +189,23 @@ class RelayContract(RelayHooks):
         return sent
 
     def test_a_message_that_is_too_large_is_dead_and_others_go_through(self) -> None:
+        """Others may have to be sent again, and are never called wrong."""
         place, body = self.make_place(), self.too_large()
-        given = [*events(3), EventEnvelope("Huge", payload_bytes=body), *events(3)]
+        huge = EventEnvelope("Huge", payload_bytes=body)
+        given = [*events(3), huge, *events(3)]
+        beside = [events(5) for _ in range(4)]
         with self.sending(place) as relay:
-            answers = relay.send(*given)
-            assert relay.send(*events(1)) == [None]
-        assert isinstance(answers[3], DeadLetter), answers[3]
-        assert [answer for number, answer in enumerate(answers) if number != 3] == [None] * 6
-        assert {event.event_id for event in given if event.event_type != "Huge"} <= set(self.ids(place))
-        assert given[3].event_id not in self.ids(place)
-
-    # ------------------------------------------------------------ outages
-
-    def test_a_broker_that_is_away_is_called_so_and_then_it_is_back(self) -> None:
-        place = self.make_place()
-        given = events(5)
-        with self.wire() as wire:
-            wire.refuse()
-            with self.sending(place, wire=wire) as relay:
-                relay.open()  # which an outbox does when it starts, and it must not fail
-                for _ in range(2):
-                    answers = relay.send(*given)
-                    assert all(isinstance(answer, Unavailable) for answer in answers), answers
-                    assert {answer.destination for answer in answers} == {relay.line.relay.where}  # type: ignore[union-attr]
-                wire.mend()
-                assert relay.send(*given) == [None] * 5
-        assert set(self.ids(place)) == {event.event_id for event in given}
-
-    def test_what_is_not_confirmed_does_not_count_as_sent(self) -> None:
-        place = self.make_place()
-        first, second = events(1), events(3)
-        with self.wire() as wire, self.sending(place, wire=wire) as relay:
-            assert relay.send(*first) == [None]
-            wire.swallow()
-            answers = relay.send(*second)
-            assert wire.swallowed.is_set(), "the fault met nobody"
-            assert all(isinstance(answer, Unavailable) for answer in answers), answers
-            wire.mend()
-            wire.cut()
-            assert relay.send(*second) == [None] * 3
-        assert {event.event_id for event in (*first, *second)} == set(self.ids(place))
-
-    def test_connections_that_are_cut_lose_nothing_that_was_confirmed(self) -> None:
-        place, confirmed = self.make_place(), set[str]()
-        given = events(200)
-        waiting, cuts = list(given), 0
-        with self.wire() as wire, self.sending(place, wire=wire) as relay:
-            relay.open()
-            while waiting:
-                if cuts < 8:
-                    wire.cut_after(300 + 700 * cuts)
-                    cuts += 1
-                answers = relay.send(*waiting[:40])
-                for event, answer in zip(waiting[:40], answers, strict=True):
-                    assert answer is None or isinstance(answer, Unavailable), answer
-                    if answer is None:
-                        confirmed.add(event.event_id)
-                assert confirmed <= set(self.ids(place)), "confirmed, and not stored"
-                waiting = [event for event in waiting if event.event_id not in confirmed]
-            assert wire.made > 4, "no connection was cut"
-        assert confirmed == {event.event_id for event in given}
-
-    def test_a_broker_that_was_killed_has_what_it_confirmed_and_is_used_again(self) -> None:
-        place = self.make_place()
-        before, after = events(20), events(20)
-        with self.sending(place) as relay:
-            assert relay.send(*before) == [None] * 20
-            self.restart()
-            answers = relay.send(*after)
-            assert all(answer is None or isinstance(answer, Unavailable) for answer in answers), answers
-            while any(isinstance(answer, Unavailable) for answer in answers):
-                answers = relay.send(*after)
-        assert {event.event_id for event in (*before, *after)} <= set(self.ids(place))
+            results = relay.send_at_once(given, *beside)
+            waiting = dict(
+                zip([*given, *(each for group in beside for each in group)], chain.from_iterable(results), strict=True)
+            )
+            while any(isinstance(answer, Unavailable) for answer in waiting.values()):
+                again = [event for event, answer in waiting.items() if isinstance(answer, Unavailable)]
+                waiting.update(zip(again, relay.send(*again), strict=True))
+        assert isinstance(waiting.pop(huge), DeadLetter)
+        assert set(waiting.values()) == {None}
+        assert {event.event_id for event in waiting} <= set(self.ids(place))
+        assert huge.event_id not in self.ids(place)
 
     # ------------------------------------------------------------ life
 
