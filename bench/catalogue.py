@@ -63,6 +63,7 @@ MEASURES: Final = (
     Measure("rabbitmq_relay", "RabbitMQ: events of PostgreSQL that are relayed", "bench.relays.relayed"),
     Measure("nats_relay", "NATS JetStream: events of PostgreSQL that are relayed", "bench.relays.relayed"),
     Measure("redis_relay", "Redis Streams: events of PostgreSQL that are relayed", "bench.relays.relayed"),
+    Measure("kafka_relay", "Kafka (mock cluster): events of PostgreSQL that are relayed", "bench.relays.relayed"),
     Measure("sqlite_write", "SQLite: a business row and an event in one transaction, threads", "bench.writes"),
     Measure("sqlite_write_asyncio", "SQLite: the same under asyncio", "bench.writes"),
     Measure("sqlite_write_all", "SQLite: a hundred events in one transaction", "bench.writes"),

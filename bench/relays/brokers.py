@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, ClassVar, Final
 
-from aftercommit.relays import Nats, RabbitMQ, RedisStreams, Relay
+from aftercommit.relays import Kafka, Nats, RabbitMQ, RedisStreams, Relay
 from bench.servers.places import Absent
 
 #: Messages that are on the way at once.
@@ -198,4 +198,71 @@ class RedisBroker(Broker):
             await pipeline.execute()
 
 
-BROKERS: Final[dict[str, type[Broker]]] = {"rabbitmq": RabbitmqBroker, "nats": NatsBroker, "redis": RedisBroker}
+class KafkaBroker(Broker):
+    """librdkafka's mock cluster, in the process that measures, unless the variable names a real one."""
+
+    variable = "AFTERCOMMIT_BENCH_KAFKA"
+    default = ""
+    #: Keeps the cluster alive; workers find it by the variable.
+    _mock: ClassVar[Any] = None
+
+    def __init__(self, name: str | None = None) -> None:
+        if not os.environ.get(self.variable):
+            os.environ[self.variable] = self._started()
+        super().__init__(name)
+        self._counted = 0
+
+    @classmethod
+    def _started(cls) -> str:
+        from confluent_kafka import Producer  # noqa: PLC0415
+
+        cls._mock = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "log_level": 0})
+        (broker,) = cls._mock.list_topics(timeout=10).brokers.values()
+        return f"{broker.host}:{broker.port}"
+
+    @property
+    def relay(self) -> Relay:
+        return Kafka(self.url)
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[Any]:
+        from confluent_kafka import Producer  # noqa: PLC0415
+
+        yield Producer({"bootstrap.servers": self.url, "enable.idempotence": True, "linger.ms": 1, "log_level": 0})
+
+    async def make(self, client: Any) -> None:
+        client.list_topics(self.name, timeout=10)
+
+    async def count(self, client: Any) -> int:
+        from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415
+
+        consumer = Consumer({"bootstrap.servers": self.url, "group.id": "bench", "log_level": 0})
+        partitions = consumer.list_topics(self.name, timeout=10).topics[self.name].partitions
+        ends = [consumer.get_watermark_offsets(TopicPartition(self.name, each), timeout=10)[1] for each in partitions]
+        consumer.close()
+        before, self._counted = self._counted, sum(ends)
+        return self._counted - before
+
+    async def drop(self, client: Any) -> None:
+        """It goes with the cluster."""
+
+    async def publish(self, client: Any, messages: list[tuple[str, str]]) -> None:
+        for start in range(0, len(messages), TOGETHER):
+            failed: list[Any] = []
+            for event_id, text in messages[start : start + TOGETHER]:
+                headers = [("id", event_id.encode()), ("content-type", JSON.encode())]
+                client.produce(self.name, text.encode(), headers=headers, on_delivery=_noting(failed))
+            await asyncio.to_thread(client.flush)
+            assert not failed
+
+
+def _noting(failed: list[Any]) -> Any:
+    return lambda error, _: None if error is None else failed.append(error)
+
+
+BROKERS: Final[dict[str, type[Broker]]] = {
+    "rabbitmq": RabbitmqBroker,
+    "nats": NatsBroker,
+    "redis": RedisBroker,
+    "kafka": KafkaBroker,
+}

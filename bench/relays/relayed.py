@@ -33,6 +33,11 @@ def redis_relay(sizes: Sizes, workshop: Path) -> list[Line]:
     return _relayed("redis", sizes, workshop)
 
 
+def kafka_relay(sizes: Sizes, workshop: Path) -> list[Line]:
+    """To a topic of librdkafka's mock cluster, acknowledged; the other process on these cores."""
+    return _relayed("kafka", sizes, workshop)
+
+
 def _relayed(name: str, sizes: Sizes, workshop: Path) -> list[Line]:
     rows, broker = sizes.server_backlog, BROKERS[name]()
     broker.ask("make")

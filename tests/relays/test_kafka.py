@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -206,3 +210,49 @@ def test_events_of_an_outbox_arrive_in_the_order_of_their_keys(cluster: Cluster,
     assert len(seen) == 7
     assert all(numbers == sorted(numbers) for numbers in seen.values())
     assert sorted(number for numbers in seen.values() for number in numbers) == list(range(60))
+
+
+class Breaking(Kafka):
+    """Takes the cluster away when so many messages were handed over, and brings it back after a while."""
+
+    def __init__(self, cluster: Cluster, outages: dict[int, float], **settings: Any) -> None:
+        super().__init__(cluster.servers, **settings)
+        self.cluster, self.outages, self.back = cluster, outages, list[threading.Timer]()
+        self.count = count(1)
+
+    def publish(self, messages: Any) -> Any:
+        for _ in messages:
+            pause = self.outages.pop(next(self.count), None)
+            if pause is not None:
+                self.cluster.go_down()
+                self.back.append(threading.Timer(pause, self.cluster.come_up))
+                self.back[-1].start()
+        return super().publish(messages)
+
+
+def test_order_per_key_outlives_outages_of_the_cluster(lost: Cluster, tmp_path: Path) -> None:
+    """What was given up comes again, and never behind what was written after it."""
+    world, topic = World("threads", tmp_path), lost.topic(partitions=4)
+    outages = {100: 0.3, 250: 4.5, 400: 0.5}  # within the patience of the relay, and past it
+    relay = Breaking(lost, outages, delivery_timeout_ms=5_000, reconnect_backoff_max_ms=100)
+
+    async def scenario() -> None:
+        outbox = world.outbox(ordered=True)
+        outbox.relay(relay, topic=topic, batch=20)
+        async with outbox.transaction():
+            for number in range(600):
+                await outbox.write("Counted", {"n": number}, key=f"k{number % 30}")
+        async with outbox:
+            await world.until_settled(600, timeout=60)
+
+    world.run(scenario)
+    for timer in relay.back:
+        timer.join()
+    assert not outages, "an outage met nobody"
+
+    seen: dict[bytes, list[int]] = {}
+    for each in lost.read(topic, 600):
+        seen.setdefault(each.key(), []).append(json.loads(each.value())["n"])
+    assert all(numbers == sorted(numbers) for numbers in seen.values())
+    assert {number for numbers in seen.values() for number in numbers} == set(range(600))
+    assert all(row["attempts"] == 0 for row in world.rows())

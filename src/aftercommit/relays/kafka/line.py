@@ -75,6 +75,8 @@ class Line:
         self._thread.join(20 * TURN)
         if self._thread.is_alive():
             log.warning("a callback of the Kafka client does not return; its thread is left behind")
+        else:
+            del self._producer  # its connections end with it, and not when somebody collects garbage
 
     def _serve(self) -> None:
         while not self._is_closing:
@@ -120,6 +122,6 @@ def _producer(settings: Settings) -> Producer:
 
 
 def check(settings: Settings) -> None:
-    """Raise KafkaException for settings that no producer takes. Nobody is called."""
-    calling = ("bootstrap.servers", "test.mock.num.brokers", "error_cb")
+    """Raise KafkaException for settings that no producer takes. Nobody is called: no broker, and no giver of tokens."""
+    calling = ("bootstrap.servers", "test.mock.num.brokers", "sasl.oauthbearer.method", "error_cb")
     _producer({name: value for name, value in settings.items() if name not in calling})

@@ -22,8 +22,9 @@ MOST_BYTES: Final = 16_384
 #: Seconds for a body, once the status is known: nothing depends on it.
 BODY_TIMEOUT: Final = 1.0
 
-#: Seconds after which an idle connection is closed.
-IDLE: Final = 15.0
+#: Seconds after which an idle connection is closed: before most servers do so, for what is sent at that very moment
+#: may get no answer.
+IDLE: Final = 4.0
 
 
 class Transport(httpx.AsyncBaseTransport):
