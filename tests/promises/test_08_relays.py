@@ -167,12 +167,11 @@ def test_promise_08_a_broker_has_everything_in_order_after_a_long_torture(
     torture.join()
     torture.write(at_least=EVENTS, together=50, pause=0.2)
     torture.join()
+    torture.freeze()
     while not torture.has_delivered(EVENTS * 9 // 10):
         torture.chance.choice([torture.cut, torture.restart, torture.anything, torture.anything])()
     verdict = torture.verdict(timeout=900)
     print(f"\n{broker.kind}, {runtime}: {verdict}, {torture.faults}")  # make soak PYTEST_ARGS="-s" shows it
     assert verdict.wrong == []
     assert verdict.events >= EVENTS
-    assert torture.faults["kill"] > 2
-    assert torture.faults["restart"] > 2
-    assert torture.faults["cut"] > 2
+    assert min(torture.faults[each] for each in ("kill", "restart", "cut")) > 2, torture.faults
