@@ -88,5 +88,5 @@ def on_broker(kind: str, server: servers.PrivateServer | None, url: str) -> Iter
     with ExitStack() as stack:
         places = PLACES[kind](url)  # type: ignore[call-arg]
         wire = stack.enter_context(Wire(places.host, places.port))
-        stack.callback(places.remove)
+        stack.callback(places.close)
         yield Broker(kind, places, wire, server)

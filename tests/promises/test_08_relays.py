@@ -111,7 +111,7 @@ def test_promise_08_a_broker_has_everything_in_order_after_kills_cuts_and_its_re
 ) -> None:
     torture = RelayTorture(ordered, broker, keys=40, seed=16)
     torture.join()
-    torture.write(at_least=1500, together=8, pause=0.02)
+    torture.write(at_least=1500, together=8, pause=0.05)
     torture.join()
     torture.kill()
     torture.cut()
@@ -129,7 +129,7 @@ def test_promise_08_a_broker_has_everything_in_order_after_kills_and_cuts(
 ) -> None:
     torture = RelayTorture(ordered, broker, keys=40, seed=17)
     torture.join()
-    torture.write(at_least=800, together=8, pause=0.02)
+    torture.write(at_least=800, together=8, pause=0.05)
     torture.join()
     torture.kill()
     torture.cut()
@@ -142,12 +142,11 @@ def test_promise_08_a_broker_has_everything_in_order_after_kills_and_cuts(
 def test_promise_08_kafka_has_everything_in_order_after_kills(ordered: OrderedFleet, kafka: KafkaBroker) -> None:
     torture = RelayTorture(ordered, kafka, keys=40, seed=18)
     torture.join()
-    torture.write(at_least=800, together=8, pause=0.02)
+    torture.write(at_least=800, together=8, pause=0.05)
     torture.join()
     torture.kill()
     torture.join()
     torture.freeze()
-    torture.kill()
     verdict = torture.verdict(timeout=60)
     assert verdict.wrong == []
 
@@ -167,12 +166,11 @@ def test_promise_08_a_broker_has_everything_in_order_after_a_long_torture(
     torture.join()
     torture.write(at_least=EVENTS, together=50, pause=0.2)
     torture.join()
+    torture.freeze()
     while not torture.has_delivered(EVENTS * 9 // 10):
         torture.chance.choice([torture.cut, torture.restart, torture.anything, torture.anything])()
     verdict = torture.verdict(timeout=900)
     print(f"\n{broker.kind}, {runtime}: {verdict}, {torture.faults}")  # make soak PYTEST_ARGS="-s" shows it
     assert verdict.wrong == []
     assert verdict.events >= EVENTS
-    assert torture.faults["kill"] > 2
-    assert torture.faults["restart"] > 2
-    assert torture.faults["cut"] > 2
+    assert min(torture.faults[each] for each in ("kill", "restart", "cut")) > 2, torture.faults
