@@ -36,36 +36,7 @@ _HOMES = {
 if not TYPE_CHECKING:  # a checker that saw __getattr__ would take every misspelt name for one that is there
     __all__ = list(_HOMES)
 
-<<<<<<< HEAD
     def __getattr__(name):
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-=======
-def __getattr__(name: str) -> Any:
-    """Each loads the library of its broker, which nobody needs for another one."""
-    module: Any
-    if name in ("Message", "Outgoing"):
-        from aftercommit.relays import message as module  # noqa: PLC0415
-    elif name == "Relay":
-        from aftercommit.relays import relay as module  # noqa: PLC0415
-    elif name == "Kafka":
-        from aftercommit.relays.kafka import relay as module  # noqa: PLC0415
-    elif name == "Route":
-        from aftercommit.relays import amqp as module  # noqa: PLC0415
-    elif name == "RabbitMQ":
-        from aftercommit.relays import rabbitmq as module  # noqa: PLC0415
-    elif name == "Nats":
-        from aftercommit.relays import nats as module  # noqa: PLC0415
-    elif name == "RedisStreams":
-        from aftercommit.relays import redis_streams as module  # noqa: PLC0415
-    elif name == "Sns":
-        from aftercommit.relays.aws import sns as module  # noqa: PLC0415
-    elif name == "Sqs":
-        from aftercommit.relays.aws import sqs as module  # noqa: PLC0415
-    elif name == "Webhook":
-        from aftercommit.relays.webhooks import relay as module  # noqa: PLC0415
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(module, name)
->>>>>>> torture
