@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -34,7 +35,7 @@ NO_SERVER = "no server: "
 def pytest_configure(config: pytest.Config) -> None:
     """Workers hear by their environment which servers there are; without workers the first test that asks finds out."""
     if not hasattr(config, "workerinput") and "TMPDIR" not in os.environ and is_there_memory_for_files():
-        os.environ["TMPDIR"], tempfile.tempdir = MEMORY, None
+        config.add_cleanup(keep_files_in_memory())
     gc.disable()  # until all is collected: it stays, and to look through it again and again takes a fifth of the time
     if not hasattr(config, "workerinput") and getattr(config.option, "numprocesses", None):
         finding.find_all()
@@ -53,6 +54,16 @@ def is_there_memory_for_files() -> bool:
         return False
     room = found.f_bavail * found.f_frsize
     return os.access(MEMORY, os.W_OK) and not found.f_flag & os.ST_NOEXEC and room >= 2 * 1024**3
+
+
+def keep_files_in_memory() -> Callable[[], None]:
+    """Of tests, of what they start, and of servers. What is left of them at the end goes: a process that was killed
+    removes nothing. The folders of tests that failed are pytest's, and stay."""
+    folder = tempfile.mkdtemp(prefix="aftercommit-", dir=MEMORY)
+    os.chmod(folder, 0o755)  # noqa: S103  (servers that root may not run are run by somebody else)
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
+    return lambda: shutil.rmtree(folder, ignore_errors=True)
 
 
 #: Where tests wait for processes and servers of their own, and take seconds each.
