@@ -59,8 +59,9 @@ def test_a_migration_is_mysql_and_can_be_run_again(migration: object) -> None:
     """DDL commits by itself: its work may be done already, after a crash."""
     for sql in migration.statements:
         if re.match(r"SET @aftercommit = IF\(", sql):
-            done, todo = sql[sql.index("> 0,\n") + 4 : -1].split(",", 1)
-            assert done.strip() == "'DO 0'"
+            looked, is_done, todo = sql.removesuffix(")").partition("'DO 0',")
+            assert "information_schema." in looked
+            assert is_done
             (parsed,) = sqlglot.parse(re.sub(r"/\*.*?\*/", "", todo.strip().strip("'")), read="mysql")
             assert isinstance(parsed, exp.Alter)
         elif not re.fullmatch(
