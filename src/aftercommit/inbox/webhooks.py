@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import hmac
-from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from aftercommit.errors import InvalidMessage, InvalidOption, InvalidSignature, MessageTooLarge, MissingDriver
+from aftercommit.errors import InvalidMessage, InvalidSignature, MessageTooLarge, MissingDriver
 from aftercommit.events.durations import Duration, duration
 from aftercommit.inbox.messages import ReceivedMessage, _headers, _message
 
 try:
-    from standardwebhooks.webhooks import Webhook as Signer
+    from aftercommit.relays.webhooks.signatures import Secret, keys_of, signature
 except ImportError as error:
     raise MissingDriver(
         f"standardwebhooks is not installed ({error})", fix='pip install "aftercommit[webhook]"'
     ) from error
-
-#: One, or several while they change: "whsec_" and the key in base64, or the key itself.
-Secret: TypeAlias = str | bytes | Sequence[str | bytes]
 
 #: What the largest payload of an outbox takes when it is sent as a structured event, in base64.
 LARGEST: Final = 1_500_000
 
 #: As Standard Webhooks recommend: long enough for clocks that are wrong, too short to collect old messages.
 TOLERANCE: Final = timedelta(minutes=5)
-
-_PREFIX: Final = "whsec_"
-_FIX: Final = 'pass "whsec_" and the key in base64, or the key itself as bytes; several of them in a list'
 
 
 def from_http(
@@ -51,7 +44,7 @@ def from_http(
         raise _too_large(max_size)
     pairs: Any = headers.items() if hasattr(headers, "items") else headers
     named = _headers(pairs)
-    keys = () if secret is None else _keys_of(secret)
+    keys = () if secret is None else keys_of(secret)
     if secret is not None:
         _verify(named, bytes(body), keys, duration(tolerance, name="tolerance"))
     message = _message(named, ("ce-",), body, message_id=named.get("webhook-id"), is_encoded=True)
@@ -104,41 +97,13 @@ def _verify(headers: Mapping[str, str], body: bytes, keys: Sequence[bytes], tole
         )
     given = [each.partition(",")[2] for each in signed.split() if each.startswith("v1,")]
     for key in keys:
-        expected = _sign(key, message_id, at, body).partition(",")[2]
+        expected = signature(key, message_id, at, body).partition(",")[2]
         if any(hmac.compare_digest(expected.encode(), each.encode()) for each in given):
             return
     raise InvalidSignature(
         "no signature of the request was made with this secret, over this body",
         fix="answer 401; pass the body as it came, not what was decoded from it",
     )
-
-
-def _sign(key: bytes, message_id: str, at: datetime, body: bytes) -> str:
-    try:
-        return str(Signer(key).sign(message_id, at, body.decode()))
-    except UnicodeDecodeError:  # that library knows text only; over bytes it is the same
-        signed = f"{message_id}.{int(at.timestamp())}.".encode() + body
-        return f"v1,{b64encode(hmac.digest(key, signed, 'sha256')).decode()}"
-
-
-def _keys_of(secret: Any) -> list[bytes]:
-    """What is wrong with a secret is said without saying it."""
-    several = [secret] if isinstance(secret, str | bytes) else list(secret)
-    if not several:
-        raise InvalidOption("secret is an empty list", fix=_FIX)
-    return [_key_of(each) for each in several]
-
-
-def _key_of(secret: Any) -> bytes:
-    if isinstance(secret, str):
-        text = secret.removeprefix(_PREFIX).rstrip("=")
-        try:
-            secret = b64decode(text + "=" * (-len(text) % 4), validate=True)
-        except ValueError:
-            raise InvalidOption("secret is a text that is no base64", fix=_FIX) from None
-    if not isinstance(secret, bytes) or not secret:
-        raise InvalidOption(f"secret is empty, or a {type(secret).__name__}", fix=_FIX)
-    return secret
 
 
 def _too_large(max_size: int) -> MessageTooLarge:

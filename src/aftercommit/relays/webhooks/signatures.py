@@ -36,7 +36,7 @@ class Signatures:
             secret = self._given(event)
             keys = () if secret is None else keys_of(secret)
         if keys:
-            headers["webhook-signature"] = " ".join(_sign(key, event.event_id, at, body) for key in keys)
+            headers["webhook-signature"] = " ".join(signature(key, event.event_id, at, body) for key in keys)
         return headers
 
 
@@ -51,7 +51,7 @@ def keys_of(secret: Any) -> tuple[bytes, ...]:
 def _key(secret: Any) -> bytes:
     if isinstance(secret, str):
         if secret.startswith("whsk_"):
-            raise InvalidOption("secret is a private key, and this relay signs with shared secrets", fix=_FIX)
+            raise InvalidOption("secret is a private key, and webhooks are signed with shared secrets here", fix=_FIX)
         text = secret.removeprefix(_PREFIX).rstrip("=")
         try:
             secret = b64decode(text + "=" * (-len(text) % 4), validate=True)
@@ -62,9 +62,10 @@ def _key(secret: Any) -> bytes:
     return secret
 
 
-def _sign(key: bytes, event_id: str, at: datetime, body: bytes) -> str:
+def signature(key: bytes, message_id: str, at: datetime, body: bytes) -> str:
+    """What the header says that one key has made."""
     try:
-        return str(Signer(key).sign(event_id, at, body.decode()))
+        return str(Signer(key).sign(message_id, at, body.decode()))
     except UnicodeDecodeError:  # that library knows text only; over bytes it is the same
-        signed = f"{event_id}.{int(at.timestamp())}.".encode() + body
+        signed = f"{message_id}.{int(at.timestamp())}.".encode() + body
         return f"v1,{b64encode(hmac.digest(key, signed, 'sha256')).decode()}"
