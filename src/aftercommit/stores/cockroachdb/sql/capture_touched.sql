@@ -1,0 +1,1 @@
+-- Nothing: there are no slots.
