@@ -9,7 +9,15 @@ import pytest
 
 from aftercommit.delivery.agenda import EVERYWHERE, Place
 from aftercommit.delivery.ownership import Ownership
-from aftercommit.delivery.wakeups import APART, BYTES_AT_MOST, KEYS_AT_MOST, Announcer, News, WakeupListener
+from aftercommit.delivery.wakeups import (
+    APART,
+    BYTES_AT_MOST,
+    KEYS_AT_MOST,
+    TIMES,
+    Announcer,
+    News,
+    WakeupListener,
+)
 from aftercommit.events.order import OrderKey
 from aftercommit.ports import WakeupsUnavailable
 from tests.delivery.faulty import (
@@ -31,6 +39,8 @@ class Line:
     def __init__(self, runtime: Any) -> None:
         self.sent = Collector()
         self.times: list[float] = []
+        self.ends: list[float] = []
+        self.takes = 0.0
         self.fails: list[Exception] = []
         self.is_closed = False
         self.waits = Collector()
@@ -46,6 +56,9 @@ class Line:
             await self.gate.wait()
         if self.fails:
             raise self.fails.pop(0)
+        while self._runtime.clock() < self.times[-1] + self.takes:
+            pass
+        self.ends.append(self._runtime.clock())
 
     async def receive(self) -> list[str]:
         self.waits.add(None)
@@ -136,18 +149,43 @@ def test_what_is_told_while_a_message_is_on_its_way_goes_into_one_more(world: Wo
     assert not ours()
 
 
-def test_messages_keep_their_distance(world: World) -> None:
+@pytest.mark.parametrize("takes", [0.0, APART], ids=["quick", "slow"])
+def test_messages_keep_their_distance(world: World, takes: float) -> None:
     async def scenario(runtime: Any) -> None:
         line = Line(runtime)
+        line.takes = takes
         announcer = announcer_of(runtime, line)
         announcer.start()
         for number in range(5):
             announcer.tell([key(number)])
             await line.sent.reach(number + 1)
         assert await announcer.stop(PATIENCE)
-        gaps = [later - earlier for earlier, later in zip(line.times, line.times[1:], strict=False)]
+        gaps = [later - earlier for earlier, later in zip(line.ends, line.times[1:], strict=False)]
         assert len(gaps) == 4
-        assert min(gaps) >= APART * 0.9, "the waiting room's clock is not the runtime's"
+        least = max(APART, TIMES * takes)
+        assert min(gaps) >= least * 0.9, "the waiting room's clock is not the runtime's"
+
+    with_runtime(world, scenario)
+
+
+def test_many_who_tell_wake_it_once(world: World) -> None:
+    async def scenario(runtime: Any) -> None:
+        line = Line(runtime)
+        announcer = announcer_of(runtime, line)
+        woken = Collector()
+        notify = announcer.monitor.notify_all
+        announcer.monitor.notify_all = lambda: (woken.add(None), notify())  # type: ignore[method-assign]
+        for number in range(100):
+            announcer.tell([key(number)])
+            announcer.tell_everything()
+            announcer.tell_fleet()
+        assert len(woken) == 1
+        announcer.start()
+        await line.sent.reach(1)
+        announcer.tell_everything()
+        assert len(woken) == 2, "what is told after a message needs another one"
+        await line.sent.reach(2)
+        assert await announcer.stop(PATIENCE)
 
     with_runtime(world, scenario)
 

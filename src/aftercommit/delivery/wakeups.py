@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -19,9 +20,10 @@ from aftercommit.service import Repeating, Service
 
 log = Log("aftercommit.wakeups")
 
-#: Seconds between two messages of one process. Nobody notices them, and a NOTIFY is not free: all that a server has
-#: to do stand in one line.
-APART: Final = 0.005
+#: Seconds between two messages of one process, at least, and in the time that the last one took. A NOTIFY is not free:
+#: all that a server has to do stand in one line, and the more there are, the longer each takes.
+APART: Final = 0.001
+TIMES: Final = 4.0
 
 #: So many keys are told by name. More are told as "everything": whoever hears that finds them, and more, in one look.
 KEYS_AT_MOST: Final = 200
@@ -66,7 +68,7 @@ class Announcer(Service):
         self._wakeups = wakeups
         self._instance_id = instance_id
         self._meter = meter
-        self._sent_at = float("-inf")
+        self._rests_until = float("-inf")
         self._forget()
 
     def _forget(self) -> None:
@@ -75,34 +77,41 @@ class Announcer(Service):
 
     def tell(self, keys: Iterable[OrderKey]) -> None:
         """There are rows of these. From any thread, at once."""
-        with self.monitor:
+        with self._new():
             self._keys.update(keys)
             if len(self._keys) > KEYS_AT_MOST:
                 self._is_everything = True
                 self._keys.clear()
-            self.monitor.notify_all()
 
     def tell_everything(self) -> None:
         """There may be rows of any key. From any thread, at once."""
-        with self.monitor:
+        if self._is_everything:  # it is sent after this, and so after the commit
+            return
+        with self._new():
             self._is_everything = True
-            self.monitor.notify_all()
 
     def tell_fleet(self) -> None:
         """Somebody came, left or gave partitions back. From any thread, at once."""
-        with self.monitor:
+        with self._new():
             self._is_fleet = True
-            self.monitor.notify_all()
 
     def tell_pauses(self) -> None:
         """Something was paused or resumed. From any thread, at once."""
-        with self.monitor:
+        with self._new():
             self._is_pauses = True
-            self.monitor.notify_all()
+
+    @contextmanager
+    def _new(self) -> Iterator[None]:
+        """Under the mutex. Only the first news wakes it: while it rests, there is nothing that it could do."""
+        with self.monitor:
+            is_first = not self._has_news()
+            yield
+            if is_first:
+                self.monitor.notify_all()
 
     async def step(self) -> None:
         await self.monitor.wait_for(lambda: self.is_stopping or self._has_news())
-        await self.monitor.wait_for(lambda: self.is_stopping, self._sent_at + APART - self.runtime.clock())
+        await self.monitor.wait_for(lambda: self.is_stopping, self._rests_until - self.runtime.clock())
         await self._speak()
 
     async def _run(self) -> None:
@@ -119,8 +128,10 @@ class Announcer(Service):
             keys = frozenset() if self._is_everything else frozenset(self._keys)
             news = News(self._instance_id, keys, self._is_everything, self._is_fleet, self._is_pauses)
             self._forget()
-        self._sent_at = self.runtime.clock()
+        began = self.runtime.clock()
         await self.say(news)
+        now = self.runtime.clock()
+        self._rests_until = now + max(APART, TIMES * (now - began))
 
     async def say(self, news: News) -> None:
         """At once, whether this runs or not."""
