@@ -23,7 +23,7 @@ log = Log("aftercommit.wakeups")
 #: Seconds between two messages of one process, at least, and in the time that the last one took. A NOTIFY is not free:
 #: all that a server has to do stand in one line, and the more there are, the longer each takes.
 APART: Final = 0.001
-TIMES: Final = 4.0
+TIMES: Final = 3.0
 
 #: So many keys are told by name. More are told as "everything": whoever hears that finds them, and more, in one look.
 KEYS_AT_MOST: Final = 200
