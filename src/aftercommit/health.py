@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from aftercommit.assembly import Assembly
 from aftercommit.config import OutboxConfig
@@ -31,8 +33,7 @@ BEHIND: Final = 1024**3
 _FAILS: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(msgspec.Struct, frozen=True):
     """How the outbox of this process is, and what is wrong with it.
 
     Three answers for those who run it: `is_started` for a startup probe, `is_live` for whoever would restart it,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from aftercommit.errors import InvalidOption, OutboxError
 from aftercommit.events.durations import Duration, duration
@@ -14,8 +16,7 @@ from aftercommit.events.durations import Duration, duration
 GAVE_UP: Final = "!"
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """The event was handled. Handlers may return it; any other value means the same."""
 
 
@@ -119,8 +120,7 @@ FELL_BACK: Final = Done()
 WRITTEN: Final = Done()
 
 
-@dataclass(frozen=True, slots=True)
-class FailureNote:
+class FailureNote(msgspec.Struct, frozen=True):
     """What is kept of one failure beside its row, as every store accepts it: no secrets, of limited length."""
 
     #: 0 when nobody was called.
@@ -132,8 +132,7 @@ class FailureNote:
     traceback: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(msgspec.Struct, frozen=True):
     """The attempt failed and counts; the event is due again after `delay`."""
 
     delay: timedelta
@@ -143,29 +142,26 @@ class Retry:
     #: How often it may fail: a row that says it has done so by now, this time included, is DEAD instead.
     limit: int | None = None
     #: What is written down of it; one for each handler that failed.
-    failures: tuple[FailureNote, ...] = field(default=(), compare=False)
+    failures: tuple[FailureNote, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Defer:
+class Defer(msgspec.Struct, frozen=True):
     """Not now: due again after `delay`, nothing counted."""
 
     delay: timedelta
     done_handlers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Dead:
+class Dead(msgspec.Struct, frozen=True):
     """No more attempts. `counted` tells whether a handler was called for this verdict."""
 
     error: str
     counted: bool = True
     done_handlers: tuple[str, ...] = ()
-    failures: tuple[FailureNote, ...] = field(default=(), compare=False)
+    failures: tuple[FailureNote, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     """Give the lease back and change nothing else: the event was not started, or was interrupted by close().
 
     An interrupted delivery has reported: it did not kill its process. A suspect that was not started has not, and stays
@@ -186,8 +182,7 @@ RELEASE = Release()
 UNANSWERED: Final = Release(was_started=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Ok:
+class Ok(msgspec.Struct, frozen=True):
     """A user's function returned."""
 
     value: object = None
@@ -199,12 +194,11 @@ NOTHING: Final = Ok()
 COMMITTED: Final = Ok()
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(msgspec.Struct, frozen=True):
     """A user's function raised; `interrupted` when close() cancelled it."""
 
     error: BaseException
-    interrupted: bool = field(default=False)
+    interrupted: bool = False
 
 
 Result = Ok | Raised

@@ -14,6 +14,8 @@ from importlib.resources import files
 from operator import itemgetter
 from typing import Any, Final
 
+import msgspec
+
 from aftercommit.errors import InvalidOption
 from aftercommit.events.columns import CLAIMED, COLUMNS, GIVEN, WRITTEN, Column, Kind
 from aftercommit.stores.sql.dialect import Dialect
@@ -60,8 +62,7 @@ class Statement:
         return self.values(values)
 
 
-@dataclass(frozen=True, slots=True)
-class TableNames:
+class TableNames(msgspec.Struct, frozen=True):
     """The event table and the names that follow from it: `outbox_event` and `outbox_schema`, `x` and `x_schema`."""
 
     table: str
@@ -107,8 +108,7 @@ def checked_name(name: object, option: str) -> str:
     return name
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(msgspec.Struct, frozen=True):
     """One step of the schema. An `online` one (`0002_name.online.sql`) runs outside transactions, statement by
     statement, while others write; each of its statements can be run again."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from operator import itemgetter
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from aftercommit.errors import OutboxError
 from aftercommit.events.claims import Claim, ClaimRequest, Inserted, Lease, NewEvent, RowKey, Settlement, refuse_nobody
