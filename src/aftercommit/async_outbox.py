@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Coroutine, Iterable
 from enum import Enum
 from functools import partial
-from typing import Any, Self, TypeAlias, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
-from aftercommit.engine import Engine, Stats
 from aftercommit.errors import OutboxError
 from aftercommit.events.annotations import EventObject
 from aftercommit.events.claims import QueryResult
 from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.envelope import EventEnvelope
-from aftercommit.events.findings import Finding
 from aftercommit.events.ids import EventId, EventIds
-from aftercommit.events.order import Cluster
-from aftercommit.health import Health
 from aftercommit.pausing import AsyncPausing
-from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.pending import PendingEvents
 from aftercommit.polling.records import OutboxRecords
 from aftercommit.polling.upkeep import DeadEvents
@@ -31,6 +26,13 @@ from aftercommit.transactions.owned import OwnedTransaction, has_any
 from aftercommit.transactions.pending import PendingWrite, suppressed
 from aftercommit.writing.compose import MISSING, WriteOptions
 from aftercommit.writing.writer import refuse_without_transaction
+
+if TYPE_CHECKING:
+    from aftercommit.engine import Engine, Stats
+    from aftercommit.events.findings import Finding
+    from aftercommit.events.order import Cluster
+    from aftercommit.health import Health
+    from aftercommit.polling.manual import DrainResult
 
 T = TypeVar("T")
 

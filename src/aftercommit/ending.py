@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from aftercommit.engine import Engine
+from typing import TYPE_CHECKING
+
 from aftercommit.ports import EventStore, Runtime
+
+if TYPE_CHECKING:
+    from aftercommit.engine import Engine
 
 
 class Ending:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from random import random as uniform
 from typing import Protocol, Unpack, runtime_checkable
 from weakref import WeakSet
 
@@ -27,6 +26,13 @@ from aftercommit.events.retry_rules import (
 
 _NOTHING = timedelta(0)
 _logger = Log("aftercommit.retry")
+
+
+def uniform() -> float:
+    """Evenly from 0 to 1."""
+    from random import random  # noqa: PLC0415  (most programs never get as far as a retry)
+
+    return random()
 
 
 @runtime_checkable

@@ -6,11 +6,12 @@ braces stand for what every database says in its own way: `{now}`, `{free}`, `{n
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
+from importlib import import_module
 from operator import itemgetter
 from typing import Any, Final
 
@@ -234,9 +235,28 @@ def _values(source: str) -> str:
 @cache
 def _texts(package: str, folder: str) -> dict[str, str]:
     """What the files of a folder say, by their names, without comments."""
+    found = (_read_folder if os.path.isdir(_place(package)) else _read_archive)(package, folder)
+    return {name[:-4]: _COMMENT.sub("", text).strip() for name, text in found if name.endswith(".sql")}
+
+
+def _read_folder(package: str, folder: str) -> Iterator[tuple[str, str]]:
+    """As nearly every package is installed."""
+    place = os.path.join(_place(package), folder)
+    for name in os.listdir(place) if os.path.isdir(place) else ():
+        with open(os.path.join(place, name), encoding="utf-8") as file:
+            yield name, file.read()
+
+
+def _read_archive(package: str, folder: str) -> Iterator[tuple[str, str]]:
+    from importlib.resources import files  # noqa: PLC0415  (a third of the time that the statements take)
+
     place = files(package).joinpath(folder)
-    found = (file for file in (place.iterdir() if place.is_dir() else ()) if file.name.endswith(".sql"))
-    return {file.name[:-4]: _COMMENT.sub("", file.read_text()).strip() for file in found}
+    for file in place.iterdir() if place.is_dir() else ():
+        yield file.name, file.read_text(encoding="utf-8")
+
+
+def _place(package: str) -> str:
+    return str(import_module(package).__path__[0])
 
 
 def _split(script: str) -> Iterator[str]:
