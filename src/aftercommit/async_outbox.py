@@ -12,7 +12,10 @@ from aftercommit.events.annotations import EventObject
 from aftercommit.events.claims import QueryResult
 from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.findings import Finding
 from aftercommit.events.ids import EventId, EventIds
+from aftercommit.events.order import Cluster
+from aftercommit.health import Health
 from aftercommit.pausing import AsyncPausing
 from aftercommit.polling.pending import PendingEvents
 from aftercommit.polling.records import OutboxRecords
@@ -29,9 +32,6 @@ from aftercommit.writing.writer import refuse_without_transaction
 
 if TYPE_CHECKING:
     from aftercommit.engine import Engine, Stats
-    from aftercommit.events.findings import Finding
-    from aftercommit.events.order import Cluster
-    from aftercommit.health import Health
     from aftercommit.polling.manual import DrainResult
 
 T = TypeVar("T")
@@ -76,7 +76,6 @@ class AsyncOutbox(AsyncPausing):
         return self._tracked(PendingWrite(envelope.event_type, lambda: self._write(envelope, context)), context)
 
     async def _write(self, envelope: EventEnvelope, context: TxContext) -> str | None:
-        """What a write has still to do once all is checked."""
         ids = await self._write_all([envelope], context)
         return ids[0] if ids else None
 
@@ -253,8 +252,7 @@ class AsyncOutbox(AsyncPausing):
         return await self._examination().findings()
 
     async def cluster(self) -> Cluster:
-        """The fleet: its instances, who owns which partition, and how far each partition is behind. Only instances of
-        ordered outboxes join it."""
+        """The fleet: its instances, who owns which partition, how far each is behind. Only ordered outboxes join it."""
         return await self._current().cluster()
 
     # ------------------------------------------------------------ inside

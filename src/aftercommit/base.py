@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from aftercommit.config import OutboxConfig, OutboxOptions, configure
 from aftercommit.delivery.agenda import EVERYWHERE, FIRST_LOOK
-from aftercommit.ending import Ending
+from aftercommit.ending import Ending, new_engine
 from aftercommit.errors import ColourMismatch, InvalidOption, NotInTransaction, UnsupportedTransaction
 from aftercommit.events.durations import Duration, duration, seconds_of
 from aftercommit.events.log import Log
@@ -21,6 +21,7 @@ from aftercommit.handlers.handler import AnyHandler, Fallback
 from aftercommit.handlers.listeners import DefaultListenerRegistry
 from aftercommit.handlers.routing import Router
 from aftercommit.handlers.set import HandlerSet
+from aftercommit.health import NOT_STARTED, Health
 from aftercommit.hooks import Listener
 from aftercommit.options import Wiring
 from aftercommit.ports import Colour, Effects, EventStore, Runtime, TxContext
@@ -37,7 +38,6 @@ from aftercommit.writing.compose import Composer
 
 if TYPE_CHECKING:
     from aftercommit.engine import Engine
-    from aftercommit.health import Health
     from aftercommit.transactions.sqlalchemy_edge import SqlAlchemyEdge
 
 log = Log("aftercommit.outbox")
@@ -45,12 +45,6 @@ log = Log("aftercommit.outbox")
 T = TypeVar("T")
 R = TypeVar("R")
 Step = TypeVar("Step", bound=Callable[[Any], Any])
-
-
-def _whole(*rooms_below: Any) -> Engine:
-    from aftercommit.engine import Engine  # noqa: PLC0415  (an outbox that nobody uses yet needs none)
-
-    return Engine(*rooms_below)
 
 
 class OutboxBase(Wired, Tended, Relayed, HandlerSet, ABC):
@@ -86,7 +80,7 @@ class OutboxBase(Wired, Tended, Relayed, HandlerSet, ABC):
         _living.add(self)
 
     def _settle_in(
-        self, target: Any, store: EventStore, config: OutboxConfig, engine: Callable[..., Engine] = _whole
+        self, target: Any, store: EventStore, config: OutboxConfig, engine: Callable[..., Engine] = new_engine
     ) -> None:
         """All that has to do with where its events are, and nothing else; tests lead an outbox elsewhere and back."""
         self.config = config
@@ -172,12 +166,12 @@ class OutboxBase(Wired, Tended, Relayed, HandlerSet, ABC):
 
     def health(self) -> Health:
         """Whether the loops of this process turn, and make progress. Asks no database, and never waits."""
-        return self._engine.health() if self._engine is not None else _not_started()
+        return self._engine.health() if self._engine is not None else NOT_STARTED
 
     async def _check_health(self, max_backlog_age: Duration | None, timeout: Duration) -> Health:
         age = None if max_backlog_age is None else duration(max_backlog_age, name="max_backlog_age")
         limit = seconds_of(timeout, name="timeout")
-        return _not_started() if self._engine is None else await self._engine.check_health(age, limit)
+        return NOT_STARTED if self._engine is None else await self._engine.check_health(age, limit)
 
     @property
     def owner_id(self) -> str | None:
@@ -310,12 +304,6 @@ class OutboxBase(Wired, Tended, Relayed, HandlerSet, ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._store!r})"
-
-
-def _not_started() -> Health:
-    from aftercommit.health import NOT_STARTED  # noqa: PLC0415  (it comes with the engine)
-
-    return NOT_STARTED
 
 
 _living: Final[WeakSet[OutboxBase]] = WeakSet()

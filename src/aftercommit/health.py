@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from aftercommit.assembly import Assembly
 from aftercommit.config import OutboxConfig
 from aftercommit.events.claims import Backlog
 from aftercommit.events.outcome import Ok, Raised, Result
 from aftercommit.events.redact import error_text
-from aftercommit.polling.poller import OutboxPoller
 from aftercommit.ports import EventStore, Replication, Runtime, SlotState, Task
 from aftercommit.service import LONGEST_PAUSE, Countdown, Repeating, Service
+
+if TYPE_CHECKING:
+    from aftercommit.assembly import Assembly
+    from aftercommit.polling.poller import OutboxPoller
 
 #: Seconds for which an answer of the store is good enough for the next who asks. Probes come every few seconds; should
 #: somebody ask without end, the store hears of it once a second.

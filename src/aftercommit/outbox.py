@@ -12,7 +12,10 @@ from aftercommit.events.annotations import EventObject
 from aftercommit.events.claims import QueryResult
 from aftercommit.events.durations import Duration, seconds_of
 from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.findings import Finding
 from aftercommit.events.ids import EventId, EventIds
+from aftercommit.events.order import Cluster
+from aftercommit.health import Health
 from aftercommit.pausing import BlockingPausing
 from aftercommit.polling.pending import PendingEvents
 from aftercommit.polling.records import OutboxRecords
@@ -28,9 +31,6 @@ from aftercommit.writing.writer import refuse_without_transaction
 
 if TYPE_CHECKING:
     from aftercommit.engine import Engine, Stats
-    from aftercommit.events.findings import Finding
-    from aftercommit.events.order import Cluster
-    from aftercommit.health import Health
     from aftercommit.polling.manual import DrainResult
 
 T = TypeVar("T")
@@ -221,8 +221,7 @@ class Outbox(BlockingPausing):
         return run(self._examination().findings())
 
     def cluster(self) -> Cluster:
-        """The fleet: its instances, who owns which partition, and how far each partition is behind. Only instances of
-        ordered outboxes join it."""
+        """The fleet: its instances, who owns which partition, how far each is behind. Only ordered outboxes join it."""
         return run(self._current().cluster())
 
     # ------------------------------------------------------------ inside

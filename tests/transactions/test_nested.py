@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from msgspec.structs import replace
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from aftercommit import NotInTransaction, Outbox, TransactionEnded, UnsupportedTransaction
 from aftercommit.ports import Colour

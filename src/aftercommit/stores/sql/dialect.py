@@ -7,8 +7,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from aftercommit.errors import InvalidOption
+from aftercommit.events.headers import HeaderCodec, headers_by
 from aftercommit.stores.sql.rows import HELD_COLUMNS, IN_UTC, HeldRow, Times, as_group
 
 if TYPE_CHECKING:
@@ -77,6 +79,10 @@ class Dialect(msgspec.Struct, frozen=True, eq=False):
     unordered: str = ""
     #: An instant as a literal in the type of `now`, for tests, where time stands still; None where nobody has tried.
     instant: Callable[[datetime], str] | None = None
+
+    def with_headers(self, codec: HeaderCodec) -> Dialect:
+        """The same, for headers that are written and read by a codec of the user's."""
+        return replace(self, times=self.times._replace(headers=headers_by(codec)))
 
     def refuse_impossible(self, statements: Statements, *, ordered: bool, serialize_keys: bool) -> None:
         """By name, before anything is promised."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
+from importlib.util import find_spec
 from operator import itemgetter
 from typing import Any, Final
 
@@ -235,13 +235,13 @@ def _values(source: str) -> str:
 @cache
 def _texts(package: str, folder: str) -> dict[str, str]:
     """What the files of a folder say, by their names, without comments."""
-    found = (_read_folder if os.path.isdir(_place(package)) else _read_archive)(package, folder)
+    found = (_read_folder if os.path.isdir(place_of(package)) else _read_archive)(package, folder)
     return {name[:-4]: _COMMENT.sub("", text).strip() for name, text in found if name.endswith(".sql")}
 
 
 def _read_folder(package: str, folder: str) -> Iterator[tuple[str, str]]:
     """As nearly every package is installed."""
-    place = os.path.join(_place(package), folder)
+    place = os.path.join(place_of(package), folder)
     for name in os.listdir(place) if os.path.isdir(place) else ():
         with open(os.path.join(place, name), encoding="utf-8") as file:
             yield name, file.read()
@@ -255,8 +255,9 @@ def _read_archive(package: str, folder: str) -> Iterator[tuple[str, str]]:
         yield file.name, file.read_text(encoding="utf-8")
 
 
-def _place(package: str) -> str:
-    return str(import_module(package).__path__[0])
+def place_of(package: str) -> str:
+    spec = find_spec(package)
+    return next(iter((spec and spec.submodule_search_locations) or ()), "")
 
 
 def _split(script: str) -> Iterator[str]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from weakref import finalize
 
 from aftercommit.errors import InvalidOption, SchemaMismatch, UnknownStore
 from aftercommit.ports import Colour, SchemaStatus, Tx
@@ -152,13 +151,10 @@ def sqlite_from_url(url: str, colour: Colour, **options: Any) -> SqliteStore:
     path = _path_of(url)
     if path is not None:
         return SqliteStore(opener(path), path, colour, **options)
-    from tempfile import mkdtemp  # a program with a file of its own does without
+    from aftercommit.stores.sqlite.private import gone_with, private_file  # whoever has a file of his own does without
 
-    folder = mkdtemp(prefix="aftercommit-")
-    private = os.path.join(folder, "outbox.db")
-    store = SqliteStore(opener(private), private, colour, **options)
-    finalize(store, _remove, folder, os.getpid())
-    return store
+    private = private_file()
+    return gone_with(SqliteStore(opener(private), private, colour, **options), private)
 
 
 def sqlite_from_connection(
@@ -317,10 +313,3 @@ def _check_threads(connection: sqlite3.Connection) -> None:
             f"the connection factory binds connections to one thread ({problems[0]})",
             fix="open them with check_same_thread=False; the outbox uses each in one thread at a time",
         )
-
-
-def _remove(folder: str, pid: int) -> None:
-    from shutil import rmtree  # whoever has such a folder has loaded it
-
-    if os.getpid() == pid:  # a forked child shares the name, not the right to remove
-        rmtree(folder, ignore_errors=True)
