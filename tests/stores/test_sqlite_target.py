@@ -22,6 +22,7 @@ from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.sql import connections as executors
+from aftercommit.stores.sqlite import private
 from aftercommit.testing.kit import event, ids, take
 from tests.stores.kit import insert, run_in, store_at
 
