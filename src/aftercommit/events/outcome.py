@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from aftercommit.errors import InvalidOption, OutboxError
 from aftercommit.events.durations import Duration, duration
@@ -20,14 +20,17 @@ class Done(msgspec.Struct, frozen=True):
     """The event was handled. Handlers may return it; any other value means the same."""
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class RetryAfter:
+class RetryAfter(msgspec.Struct, frozen=True):
     """Return it from a handler to be called again after `delay`, without counting an attempt."""
 
     delay: timedelta
 
-    def __init__(self, delay: Duration) -> None:
-        object.__setattr__(self, "delay", duration(delay, name="delay"))
+    if TYPE_CHECKING:  # what it is given is more than what it keeps
+
+        def __init__(self, delay: Duration) -> None: ...
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "delay", duration(self.delay, name="delay"))
 
 
 DispatchResult = Done | RetryAfter
@@ -81,8 +84,7 @@ class WrongBatchResult(OutboxError, TypeError, code="AC064"):
     """What a handler of batches says of its events makes no sense: it counts as if the handler had raised this."""
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class BatchResult:
+class BatchResult(msgspec.Struct, frozen=True):
     """Return it from a handler of batches that has something to say of each event, in the order of the list.
 
     None or `Done()`: it was handled; `RetryAfter(delay)`: it comes again, not counted; an exception: as if a handler of
@@ -94,12 +96,16 @@ class BatchResult:
 
     results: tuple[Done | RetryAfter | BaseException | None, ...]
 
-    def __init__(self, results: Iterable[Done | RetryAfter | BaseException | None]) -> None:
+    if TYPE_CHECKING:
+
+        def __init__(self, results: Iterable[Done | RetryAfter | BaseException | None]) -> None: ...
+
+    def __post_init__(self) -> None:
         try:
-            entries = tuple(results)
+            entries = tuple(self.results)
         except TypeError as error:
             raise WrongBatchResult(
-                f"BatchResult got {results!r}", fix="pass a list with an entry for each event"
+                f"BatchResult got {self.results!r}", fix="pass a list with an entry for each event"
             ) from error
         for index, entry in enumerate(entries):
             if entry is not None and not isinstance(entry, Done | RetryAfter | BaseException):
@@ -108,7 +114,7 @@ class BatchResult:
                     fix="None or Done() for an event that was handled, RetryAfter(delay), or an exception, made: "
                     'ValueError("…")',
                 )
-        object.__setattr__(self, "results", entries)
+        force_setattr(self, "results", entries)
 
 
 #: There is one way to be done for the table. Who counts tells three apart: it was handled, the handler discarded it, or
