@@ -138,7 +138,20 @@ class FailureNote(msgspec.Struct, frozen=True):
     traceback: str | None = None
 
 
-class Retry(msgspec.Struct, frozen=True):
+class _Noted(msgspec.Struct, frozen=True, eq=False):
+    """Two are equal whatever was noted of their failures."""
+
+    def __eq__(self, other: object) -> bool:
+        return self._verdict() == other._verdict() if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._verdict())
+
+    def _verdict(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in self.__struct_fields__ if name != "failures")
+
+
+class Retry(_Noted, frozen=True, eq=False):
     """The attempt failed and counts; the event is due again after `delay`."""
 
     delay: timedelta
@@ -158,7 +171,7 @@ class Defer(msgspec.Struct, frozen=True):
     done_handlers: tuple[str, ...] = ()
 
 
-class Dead(msgspec.Struct, frozen=True):
+class Dead(_Noted, frozen=True, eq=False):
     """No more attempts. `counted` tells whether a handler was called for this verdict."""
 
     error: str
