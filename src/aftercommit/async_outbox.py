@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Coroutine, Iterable
 from enum import Enum
 from functools import partial
-from typing import Any, Self, TypeAlias, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
-from aftercommit.engine import Engine, Stats
 from aftercommit.errors import OutboxError
 from aftercommit.events.annotations import EventObject
 from aftercommit.events.claims import QueryResult
@@ -18,7 +17,6 @@ from aftercommit.events.ids import EventId, EventIds
 from aftercommit.events.order import Cluster
 from aftercommit.health import Health
 from aftercommit.pausing import AsyncPausing
-from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.pending import PendingEvents
 from aftercommit.polling.records import OutboxRecords
 from aftercommit.polling.upkeep import DeadEvents
@@ -31,6 +29,10 @@ from aftercommit.transactions.owned import OwnedTransaction, has_any
 from aftercommit.transactions.pending import PendingWrite, suppressed
 from aftercommit.writing.compose import MISSING, WriteOptions
 from aftercommit.writing.writer import refuse_without_transaction
+
+if TYPE_CHECKING:
+    from aftercommit.engine import Engine, Stats
+    from aftercommit.polling.manual import DrainResult
 
 T = TypeVar("T")
 
@@ -74,7 +76,6 @@ class AsyncOutbox(AsyncPausing):
         return self._tracked(PendingWrite(envelope.event_type, lambda: self._write(envelope, context)), context)
 
     async def _write(self, envelope: EventEnvelope, context: TxContext) -> str | None:
-        """What a write has still to do once all is checked."""
         ids = await self._write_all([envelope], context)
         return ids[0] if ids else None
 
@@ -251,8 +252,7 @@ class AsyncOutbox(AsyncPausing):
         return await self._examination().findings()
 
     async def cluster(self) -> Cluster:
-        """The fleet: its instances, who owns which partition, and how far each partition is behind. Only instances of
-        ordered outboxes join it."""
+        """The fleet: its instances, who owns which partition, how far each is behind. Only ordered outboxes join it."""
         return await self._current().cluster()
 
     # ------------------------------------------------------------ inside

@@ -11,8 +11,7 @@ from weakref import WeakSet
 
 from aftercommit.config import OutboxConfig, OutboxOptions, configure
 from aftercommit.delivery.agenda import EVERYWHERE, FIRST_LOOK
-from aftercommit.ending import Ending
-from aftercommit.engine import Engine
+from aftercommit.ending import Ending, new_engine
 from aftercommit.errors import ColourMismatch, InvalidOption, NotInTransaction, UnsupportedTransaction
 from aftercommit.events.durations import Duration, duration, seconds_of
 from aftercommit.events.log import Log
@@ -38,6 +37,7 @@ from aftercommit.wirings import Wired
 from aftercommit.writing.compose import Composer
 
 if TYPE_CHECKING:
+    from aftercommit.engine import Engine
     from aftercommit.transactions.sqlalchemy_edge import SqlAlchemyEdge
 
 log = Log("aftercommit.outbox")
@@ -80,7 +80,7 @@ class OutboxBase(Wired, Tended, Relayed, HandlerSet, ABC):
         _living.add(self)
 
     def _settle_in(
-        self, target: Any, store: EventStore, config: OutboxConfig, engine: Callable[..., Engine] = Engine
+        self, target: Any, store: EventStore, config: OutboxConfig, engine: Callable[..., Engine] = new_engine
     ) -> None:
         """All that has to do with where its events are, and nothing else; tests lead an outbox elsewhere and back."""
         self.config = config

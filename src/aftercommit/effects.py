@@ -29,7 +29,7 @@ from aftercommit.handlers.transactional import TxKind, kind_of_tx
 from aftercommit.ports import Colour, EventStore, HandlerTx, Runtime
 from aftercommit.runtime.colours import is_async, returned
 from aftercommit.runtime.threads import run
-from aftercommit.stores.sql.engines import is_engine
+from aftercommit.stores.detect import is_engine
 from aftercommit.transactions.of_handlers import AsyncHandlersTransaction, HandlersTransaction, OwnTx
 
 log = Log("aftercommit.delivery")

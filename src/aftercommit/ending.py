@@ -1,9 +1,20 @@
-"""The end of engines, whatever breaks it off."""
+"""The beginning of engines, and their end, whatever breaks it off."""
 
 from __future__ import annotations
 
-from aftercommit.engine import Engine
+from typing import TYPE_CHECKING, Any
+
 from aftercommit.ports import EventStore, Runtime
+
+if TYPE_CHECKING:
+    from aftercommit.engine import Engine
+
+
+def new_engine(*rooms_below: Any) -> Engine:
+    """Of one start."""
+    from aftercommit.engine import Engine  # noqa: PLC0415  (an outbox that nobody uses yet needs none)
+
+    return Engine(*rooms_below)
 
 
 class Ending:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from os import getpid
 from platform import node
+
+import msgspec
 
 from aftercommit.assembly import Assembly
 from aftercommit.config import OutboxConfig
@@ -39,8 +40,7 @@ from aftercommit.writing.writer import OutboxWriter
 log = Log("aftercommit.engine")
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
+class Stats(msgspec.Struct, frozen=True):
     """Rows in the table that are not done, events in memory, and what was counted since start."""
 
     backlog: Backlog

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from aftercommit.assembly import Assembly
+import msgspec
+from msgspec.structs import replace
+
 from aftercommit.config import OutboxConfig
 from aftercommit.events.claims import Backlog
 from aftercommit.events.outcome import Ok, Raised, Result
 from aftercommit.events.redact import error_text
-from aftercommit.polling.poller import OutboxPoller
 from aftercommit.ports import EventStore, Replication, Runtime, SlotState, Task
 from aftercommit.service import LONGEST_PAUSE, Countdown, Repeating, Service
+
+if TYPE_CHECKING:
+    from aftercommit.assembly import Assembly
+    from aftercommit.polling.poller import OutboxPoller
 
 #: Seconds for which an answer of the store is good enough for the next who asks. Probes come every few seconds; should
 #: somebody ask without end, the store hears of it once a second.
@@ -31,8 +35,7 @@ BEHIND: Final = 1024**3
 _FAILS: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(msgspec.Struct, frozen=True):
     """How the outbox of this process is, and what is wrong with it.
 
     Three answers for those who run it: `is_started` for a startup probe, `is_live` for whoever would restart it,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar, Protocol, runtime_checkable
+
+import msgspec
 
 from aftercommit.events.claims import Claimed, Settlement
 from aftercommit.events.durations import Duration
@@ -223,8 +224,7 @@ class Tracing(ABC):
         """Before outcomes are written, several together."""
 
 
-@dataclass(frozen=True, slots=True)
-class PollResult:
+class PollResult(msgspec.Struct, frozen=True):
     """What a poll gave: how many rows it claimed, and after which time the outbox itself would poll again."""
 
     count: int

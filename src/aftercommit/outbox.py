@@ -6,9 +6,8 @@ import atexit
 from collections.abc import Callable, Coroutine, Iterable
 from enum import Enum
 from functools import partial, wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
-from aftercommit.engine import Engine, Stats
 from aftercommit.events.annotations import EventObject
 from aftercommit.events.claims import QueryResult
 from aftercommit.events.durations import Duration, seconds_of
@@ -18,7 +17,6 @@ from aftercommit.events.ids import EventId, EventIds
 from aftercommit.events.order import Cluster
 from aftercommit.health import Health
 from aftercommit.pausing import BlockingPausing
-from aftercommit.polling.manual import DrainResult
 from aftercommit.polling.pending import PendingEvents
 from aftercommit.polling.records import OutboxRecords
 from aftercommit.polling.upkeep import DeadEvents
@@ -30,6 +28,10 @@ from aftercommit.transactions.joined import DbapiTransaction, UnitOfWork
 from aftercommit.transactions.owned import OwnedTransaction, has_any
 from aftercommit.writing.compose import MISSING, WriteOptions
 from aftercommit.writing.writer import refuse_without_transaction
+
+if TYPE_CHECKING:
+    from aftercommit.engine import Engine, Stats
+    from aftercommit.polling.manual import DrainResult
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -219,8 +221,7 @@ class Outbox(BlockingPausing):
         return run(self._examination().findings())
 
     def cluster(self) -> Cluster:
-        """The fleet: its instances, who owns which partition, and how far each partition is behind. Only instances of
-        ordered outboxes join it."""
+        """The fleet: its instances, who owns which partition, how far each is behind. Only ordered outboxes join it."""
         return run(self._current().cluster())
 
     # ------------------------------------------------------------ inside

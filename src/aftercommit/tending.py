@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from aftercommit.config import OutboxConfig
-from aftercommit.engine import Engine
 from aftercommit.errors import InvalidOption
 from aftercommit.events.durations import Duration, duration
 from aftercommit.events.order import Cluster
@@ -17,6 +17,9 @@ from aftercommit.polling.pending import PendingEvents
 from aftercommit.polling.records import OutboxRecords
 from aftercommit.polling.upkeep import DeadEvents
 from aftercommit.ports import EventStore
+
+if TYPE_CHECKING:
+    from aftercommit.engine import Engine
 
 
 class Tended(ABC):

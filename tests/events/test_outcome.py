@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from dataclasses import FrozenInstanceError
 from datetime import timedelta
 from typing import get_args
 
@@ -57,7 +56,7 @@ def test_retry_after_refuses_what_is_no_delay(delay):
 def test_what_a_handler_returns_cannot_be_changed():
     result = RetryAfter(30)
 
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         result.delay = timedelta(0)
     assert copy.copy(result) == result == pickle.loads(pickle.dumps(result))  # noqa: S301 - our own bytes
 
@@ -126,7 +125,7 @@ def test_outcomes_are_values(outcome):
     assert type(outcome) in get_args(Outcome)
     assert outcome == copy.copy(outcome)
     assert hash(outcome) == hash(copy.copy(outcome))
-    with pytest.raises((FrozenInstanceError, TypeError, AttributeError)):
+    with pytest.raises((TypeError, AttributeError)):
         outcome.error = "other"
 
 

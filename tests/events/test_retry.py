@@ -376,6 +376,26 @@ def test_every_policy_is_a_frozen_value(policy):
     assert hash(policy) == hash(copy.copy(policy))
     with pytest.raises(FrozenInstanceError):
         policy.max_attempts = 3
+    with pytest.raises(FrozenInstanceError):
+        del policy.max_attempts
+
+
+def test_a_policy_that_is_derived_from_ours_may_keep_what_it_likes():
+    class Counting(Fixed):
+        def __init__(self):
+            super().__init__("1s")
+            self.asked = 0
+
+        def delay(self, attempts):
+            self.asked += 1
+            return super().delay(attempts)
+
+    policy = Counting()
+    assert policy.delay(1) == timedelta(seconds=1)
+    assert policy.asked == 1
+    assert copy.copy(policy).asked == 1
+    with pytest.raises(FrozenInstanceError):
+        policy.wait = timedelta(0)
 
 
 def test_equal_settings_make_equal_policies():

@@ -36,7 +36,7 @@ def test_the_examples_run_and_print_what_they_say(
 def test_names_on_the_page_are_those_of_the_code() -> None:
     assert all(f"`{name}`" in PAGE for name in (PREFIX, *TRACE_NAMES))
     marks = re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)
-    assert sorted(marks) == sorted(declared.Marks.__dataclass_fields__)
+    assert sorted(marks) == sorted(declared.Marks.__struct_fields__)
 
 
 def test_the_example_of_the_decorator_runs() -> None:

@@ -145,6 +145,52 @@ def test_an_outbox_on_sqlite_loads_no_event_loop_no_other_store_and_no_third_pac
     assert not [name for name in loaded if _ELSEWHERE.match(name)]
 
 
+#: What only a started outbox needs, or one on SQLite, or whoever asks for a diagnosis.
+_WHEN_USED = re.compile(
+    r"aftercommit\.(engine|assembly|spans|ordering|delivery\.(?!agenda|leases)|polling\.(poller|manual|due|trigger)"
+    r"|stores\.(sql|sqlite)|effects|settings|relays|observers|inbox|tail|cli|web)\b"
+)
+
+#: What ours could bring along, and has no need of. Much of it is dear: a compiler, archives, a parser of addresses.
+_DEAR = {
+    *("bz2", "fnmatch", "importlib.resources", "ipaddress", "lzma", "pathlib", "random", "shutil", "socket"),
+    *("subprocess", "tempfile", "urllib", "zipfile"),
+}
+
+
+def test_the_class_of_an_outbox_loads_no_engine_no_store_and_no_driver() -> None:
+    loaded = _loaded_by("from aftercommit import Outbox")
+    assert _third(loaded) <= _THEIRS
+    assert not loaded & {*_DEAR, "asyncio", "sqlite3"}
+    assert not [name for name in loaded if _ELSEWHERE.match(name) or _WHEN_USED.match(name)]
+
+
+def test_an_outbox_that_writes_and_delivers_loads_what_it_uses(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'outbox.db'}"
+    loaded = _loaded_by(
+        f"from aftercommit import Outbox; outbox = Outbox({url!r}).register('Placed', id);"
+        "outbox.start(); tx = outbox.begin(); outbox.write('Placed', {}, tx=tx); tx.commit(); outbox.close()"
+    )
+    assert _third(loaded) <= _THEIRS
+    assert not loaded & {*_DEAR, "asyncio"}
+    assert not [name for name in loaded if _ELSEWHERE.match(name)]
+    assert not loaded & {f"aftercommit.stores.{name}.diagnosis" for name in ("sql", "sqlite")}
+
+
+#: What is left: options, whose fields carry what is said of them, and two that compute a field of their own.
+_COMPILED = {"OutboxConfig", "Pool", "Statement"}
+
+
+def test_hardly_a_class_is_compiled_by_every_program_that_starts() -> None:
+    """`dataclass` writes and compiles functions for each class, a millisecond for a large one; a Struct needs none."""
+    compiled = _run(
+        "import dataclasses, functools; real = dataclasses._process_class; names = [];"
+        "dataclasses._process_class = lambda cls, *rest: names.append(cls.__name__) or real(cls, *rest);"
+        "from aftercommit import Outbox; outbox = Outbox('sqlite://'); outbox.start(); outbox.close(); print(*names)"
+    )
+    assert set(compiled) <= _COMPILED
+
+
 def test_importing_it_has_no_effects(tmp_path: Path) -> None:
     script = (
         "import threading, aftercommit; o = aftercommit.Outbox('sqlite:///here.db'); print(threading.active_count())"

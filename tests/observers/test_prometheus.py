@@ -6,12 +6,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
 from aftercommit import Delivered, Fixed, InvalidOption, MissingDriver, PartitionStats, PrometheusMetrics, TableState
@@ -193,7 +193,7 @@ from aftercommit import PrometheusMetrics, TableState
 from aftercommit.events.claims import Backlog
 from aftercommit.events.order import PartitionStats
 from aftercommit.events.records import Summary
-from dataclasses import replace
+from msgspec.structs import replace
 from datetime import UTC, datetime, timedelta
 def table(new):
     return TableState(Backlog(new, 0, 0, 0, timedelta(0)), 0, PartitionStats({}), Summary(()))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import re
 import shutil
-from dataclasses import replace
 from datetime import timedelta
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aftercommit.events.envelope import EventStatus
 from aftercommit.events.outcome import Retry

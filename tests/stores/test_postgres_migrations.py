@@ -6,13 +6,13 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from aftercommit.errors import StoreBusy
 from aftercommit.stores.postgres.dialect import PSYCOPG

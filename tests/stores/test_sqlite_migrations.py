@@ -7,12 +7,12 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aftercommit.errors import SchemaMismatch
 from aftercommit.ports import Colour, Tx

@@ -22,7 +22,7 @@ from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.sql import connections as executors
-from aftercommit.stores.sqlite import target
+from aftercommit.stores.sqlite import private
 from aftercommit.testing.kit import event, ids, take
 from tests.stores.kit import insert, run_in, store_at
 
@@ -417,7 +417,7 @@ def test_a_write_lock_and_a_pool_held_at_the_fork_do_not_stop_the_child(tmp_path
 def test_a_forked_child_does_not_remove_the_private_file() -> None:
     """Its name is shared, the right to remove it is not; also when the child ends as programs do."""
     store = opened("sqlite://")
-    finalizer = target._remove
+    finalizer = private._remove
 
     def child() -> None:
         finalizer(str(Path(store.path).parent), os.getppid())

@@ -6,12 +6,12 @@ import re
 import sqlite3
 import time
 from contextlib import closing
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aftercommit.stores.mysql.dialect import DIALECT as MYSQL
 from aftercommit.stores.postgres.dialect import PSYCOPG
@@ -38,7 +38,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, **dialect: 
     """One statement of an invented dialect."""
     (tmp_path / "sql").mkdir()
     (tmp_path / "sql" / "one.sql").write_text(text)
-    monkeypatch.setattr(statements, "files", lambda package: tmp_path)
+    monkeypatch.setattr(statements, "place_of", lambda package: str(tmp_path))
     monkeypatch.setattr(statements, "_texts", statements._texts.__wrapped__)  # and nothing of it is remembered
     return Statements(invented(**dialect), TableNames("ob_x"))["one"]
 
@@ -148,7 +148,7 @@ def test_other_files_are_no_statements(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "sql").mkdir()
     for name in ("one.sql", "notes.md", "one.sql.orig"):
         (tmp_path / "sql" / name).write_text("-- P.\nSELECT 1")
-    monkeypatch.setattr(statements, "files", lambda package: tmp_path)
+    monkeypatch.setattr(statements, "place_of", lambda package: str(tmp_path))
     monkeypatch.setattr(statements, "_texts", statements._texts.__wrapped__)  # and nothing of it is remembered
     made = Statements(invented(), TableNames("ob_x"))
     assert made["one"].sql == "SELECT 1"

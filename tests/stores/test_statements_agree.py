@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 import sqlglot
+from msgspec.structs import replace
 from sqlglot import exp
 
 from aftercommit.stores.cockroachdb.dialect import PSYCOPG as COCKROACHDB

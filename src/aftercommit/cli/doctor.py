@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 import click
+from msgspec.structs import asdict
 
 from aftercommit.cli.command import Command, json_option
 from aftercommit.cli.exits import Exit

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from msgspec.structs import asdict
 
 from aftercommit.cli.output import Output, Verbatim
 from aftercommit.cli.session import Session

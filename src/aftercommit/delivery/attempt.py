@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context, copy_context
-from dataclasses import dataclass, field
 from inspect import signature
 from typing import Any
+
+import msgspec
 
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.limits import Limiter
@@ -192,14 +193,13 @@ class Attempt:
                 )
 
 
-@dataclass(slots=True)
-class Entered:
+class Entered(msgspec.Struct):
     """One event of a call that has several."""
 
     queued: QueuedEvent
     end_span: SpanEnd | None
     #: Those whose `before` has let it pass.
-    interceptors: list[Intercepting] = field(default_factory=list)
+    interceptors: list[Intercepting] = msgspec.field(default_factory=list)
     given: object = None
     metadata: EventMetadata | None = None
     error: Raised | None = None

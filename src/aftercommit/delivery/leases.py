@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from aftercommit.events.claims import Claimed, Lease, RowKey, Settlement, Undecodable, deadline_of
 from aftercommit.events.log import Log

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
+
+from msgspec.structs import replace
 
 from aftercommit.config import OutboxConfig
 from aftercommit.errors import UndecodablePayload, UndecodableRow, UnroutableEvent

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
+
+import msgspec
 
 from aftercommit.delivery.attempt import Entered, context_of_none
 from aftercommit.delivery.batch import Batch, claimed_of
@@ -24,12 +25,11 @@ from aftercommit.ports import Runtime
 log = Log("aftercommit.delivery")
 
 
-@dataclass(slots=True)
-class Call:
+class Call(msgspec.Struct):
     """Events of a batch for one destination, which are counted as one call, in how many parts ever it is made."""
 
     caller: Caller
-    holdings: list[Holding] = field(default_factory=list)
+    holdings: list[Holding] = msgspec.field(default_factory=list)
     limiter: Limiter | None = None
     #: Its destination is away, for so many seconds: what was not called waits too.
     away: tuple[Unavailable, float] | None = None

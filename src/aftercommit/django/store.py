@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
 from django.db import Error, connections
 from django.db.transaction import atomic
+from msgspec.structs import replace
 
 from aftercommit.django.databases import Vendor, is_in_memory, place_of, vendor_of
 from aftercommit.errors import SchemaMissing, UnknownStore, UnsupportedTransaction

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -178,8 +177,7 @@ def order_key_of(event: EventEnvelope) -> OrderKey:
     return OrderKey(partition_of(key), key)
 
 
-@dataclass(frozen=True, slots=True)
-class Backlog:
+class Backlog(msgspec.Struct, frozen=True):
     """Unfinished rows in the table, by status, and the age of the oldest one that is due."""
 
     new: int

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from inspect import iscoroutinefunction, signature
 from typing import Any, TypeVar, is_typeddict, overload
 from uuid import UUID
+
+import msgspec
 
 from aftercommit.errors import InvalidEvent, InvalidHeaders, InvalidName, InvalidPayloadType
 from aftercommit.events.codec import Serializer
@@ -25,8 +26,7 @@ Getter = str | Callable[[Any], Any]
 _MARK = "__outbox_event__"
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(msgspec.Struct, frozen=True):
     """What is declared for a class. A subclass has its own type and version, and inherits the rest."""
 
     type: str | None = None

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import datetime
 from inspect import iscoroutine, iscoroutinefunction
 from typing import Any, Final
+
+import msgspec
 
 from aftercommit.errors import InvalidHeaders, InvalidOption
 from aftercommit.events.fields import headers_of, read_only
@@ -36,8 +37,7 @@ _NOTHING: Final = read_only({})
 carried: ContextVar[Mapping[str, str]] = ContextVar("aftercommit_context", default=_NOTHING)
 
 
-@dataclass(frozen=True, slots=True)
-class EventMetadata:
+class EventMetadata(msgspec.Struct, frozen=True):
     """About the event and this delivery. A handler that has a second parameter gets it there."""
 
     event_id: str
@@ -61,8 +61,7 @@ class EventMetadata:
         return self.attempt > 1
 
 
-@dataclass(frozen=True, slots=True)
-class FailureContext:
+class FailureContext(msgspec.Struct, frozen=True):
     """Why a fallback is called."""
 
     event_id: str

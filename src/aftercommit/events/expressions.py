@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from enum import Enum, auto
 from inspect import getattr_static, isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, isroutine, signature
 from operator import attrgetter
@@ -29,8 +29,7 @@ class _Way(Enum):
     KEY = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(msgspec.Struct, frozen=True):
     """From one value to the next: by an attribute (of a mapping, by a key), by a method, or by a key in brackets."""
 
     way: _Way

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final
+
+import msgspec
 
 from aftercommit.errors import OutboxError
 from aftercommit.events.redact import error_text
@@ -55,8 +56,7 @@ CHECKS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One answer of `outbox.diagnose()`."""
 
     #: Of the check, whatever its answer.
@@ -128,8 +128,7 @@ def said(time: timedelta) -> str:
     return " ".join(parts[:2])
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseHolder:
+class LeaseHolder(msgspec.Struct, frozen=True):
     """Somebody who has leases on unfinished rows."""
 
     owner: str
@@ -142,8 +141,7 @@ class LeaseHolder:
     held_for: timedelta
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True):
     """Unfinished rows that wait for the same receivers."""
 
     handler_id: str

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal, TypeAlias
+
+import msgspec
 
 from aftercommit.events.claims import Backlog, Claimed, asked_at
 from aftercommit.events.order import ClusterStats, PartitionStats
@@ -25,8 +26,7 @@ BLOCKED_AT_MOST: Final = 100
 ANY_HANDLER: Final = "*"
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(msgspec.Struct, frozen=True):
     """One event at one handler, decided. No id and no key: a label must not have a value for each event."""
 
     event_type: str
@@ -39,8 +39,7 @@ class Delivered:
     latency: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class TableState:
+class TableState(msgspec.Struct, frozen=True):
     """The table as a whole, as one process of a fleet reads it from time to time."""
 
     backlog: Backlog

@@ -4,7 +4,6 @@ instances that share the partitions."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final, NamedTuple
@@ -146,8 +145,7 @@ class FleetView(msgspec.Struct, frozen=True):
     partitions: Sequence[Holder]
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterMember:
+class ClusterMember(msgspec.Struct, frozen=True):
     """An instance of the fleet: where it runs, how long it has been silent, and the partitions that it owns."""
 
     id: str
@@ -160,8 +158,7 @@ class ClusterMember:
     partitions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionStats:
+class PartitionStats(msgspec.Struct, frozen=True):
     """How many unfinished events wait in each of some partitions; one where nothing waits has 0."""
 
     pending: Mapping[int, int]
@@ -179,8 +176,7 @@ class PartitionStats:
         return self.total / len(self.pending) if self.pending else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterStats:
+class ClusterStats(msgspec.Struct, frozen=True):
     """How the partitions are spread over the living instances of the fleet."""
 
     total_partitions: int
@@ -200,8 +196,7 @@ class ClusterStats:
         return self.total_partitions / len(self.assigned) if self.assigned else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(msgspec.Struct, frozen=True):
     """The fleet as the database knows it, and what waits in each partition."""
 
     members: tuple[ClusterMember, ...]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import force_setattr
 
 from aftercommit.errors import InvalidOption, OutboxError
 from aftercommit.events.durations import Duration, duration
@@ -14,19 +16,21 @@ from aftercommit.events.durations import Duration, duration
 GAVE_UP: Final = "!"
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """The event was handled. Handlers may return it; any other value means the same."""
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class RetryAfter:
+class RetryAfter(msgspec.Struct, frozen=True):
     """Return it from a handler to be called again after `delay`, without counting an attempt."""
 
     delay: timedelta
 
-    def __init__(self, delay: Duration) -> None:
-        object.__setattr__(self, "delay", duration(delay, name="delay"))
+    if TYPE_CHECKING:  # what it is given is more than what it keeps
+
+        def __init__(self, delay: Duration) -> None: ...
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "delay", duration(self.delay, name="delay"))
 
 
 DispatchResult = Done | RetryAfter
@@ -80,8 +84,7 @@ class WrongBatchResult(OutboxError, TypeError, code="AC064"):
     """What a handler of batches says of its events makes no sense: it counts as if the handler had raised this."""
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class BatchResult:
+class BatchResult(msgspec.Struct, frozen=True):
     """Return it from a handler of batches that has something to say of each event, in the order of the list.
 
     None or `Done()`: it was handled; `RetryAfter(delay)`: it comes again, not counted; an exception: as if a handler of
@@ -93,12 +96,16 @@ class BatchResult:
 
     results: tuple[Done | RetryAfter | BaseException | None, ...]
 
-    def __init__(self, results: Iterable[Done | RetryAfter | BaseException | None]) -> None:
+    if TYPE_CHECKING:
+
+        def __init__(self, results: Iterable[Done | RetryAfter | BaseException | None]) -> None: ...
+
+    def __post_init__(self) -> None:
         try:
-            entries = tuple(results)
+            entries = tuple(self.results)
         except TypeError as error:
             raise WrongBatchResult(
-                f"BatchResult got {results!r}", fix="pass a list with an entry for each event"
+                f"BatchResult got {self.results!r}", fix="pass a list with an entry for each event"
             ) from error
         for index, entry in enumerate(entries):
             if entry is not None and not isinstance(entry, Done | RetryAfter | BaseException):
@@ -107,7 +114,7 @@ class BatchResult:
                     fix="None or Done() for an event that was handled, RetryAfter(delay), or an exception, made: "
                     'ValueError("…")',
                 )
-        object.__setattr__(self, "results", entries)
+        force_setattr(self, "results", entries)
 
 
 #: There is one way to be done for the table. Who counts tells three apart: it was handled, the handler discarded it, or
@@ -119,8 +126,7 @@ FELL_BACK: Final = Done()
 WRITTEN: Final = Done()
 
 
-@dataclass(frozen=True, slots=True)
-class FailureNote:
+class FailureNote(msgspec.Struct, frozen=True):
     """What is kept of one failure beside its row, as every store accepts it: no secrets, of limited length."""
 
     #: 0 when nobody was called.
@@ -132,8 +138,20 @@ class FailureNote:
     traceback: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class _Noted(msgspec.Struct, frozen=True, eq=False):
+    """Two are equal whatever was noted of their failures."""
+
+    def __eq__(self, other: object) -> bool:
+        return self._verdict() == other._verdict() if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._verdict())
+
+    def _verdict(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in self.__struct_fields__ if name != "failures")
+
+
+class Retry(_Noted, frozen=True, eq=False):
     """The attempt failed and counts; the event is due again after `delay`."""
 
     delay: timedelta
@@ -143,29 +161,26 @@ class Retry:
     #: How often it may fail: a row that says it has done so by now, this time included, is DEAD instead.
     limit: int | None = None
     #: What is written down of it; one for each handler that failed.
-    failures: tuple[FailureNote, ...] = field(default=(), compare=False)
+    failures: tuple[FailureNote, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Defer:
+class Defer(msgspec.Struct, frozen=True):
     """Not now: due again after `delay`, nothing counted."""
 
     delay: timedelta
     done_handlers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Dead:
+class Dead(_Noted, frozen=True, eq=False):
     """No more attempts. `counted` tells whether a handler was called for this verdict."""
 
     error: str
     counted: bool = True
     done_handlers: tuple[str, ...] = ()
-    failures: tuple[FailureNote, ...] = field(default=(), compare=False)
+    failures: tuple[FailureNote, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     """Give the lease back and change nothing else: the event was not started, or was interrupted by close().
 
     An interrupted delivery has reported: it did not kill its process. A suspect that was not started has not, and stays
@@ -186,8 +201,7 @@ RELEASE = Release()
 UNANSWERED: Final = Release(was_started=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Ok:
+class Ok(msgspec.Struct, frozen=True):
     """A user's function returned."""
 
     value: object = None
@@ -199,12 +213,11 @@ NOTHING: Final = Ok()
 COMMITTED: Final = Ok()
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(msgspec.Struct, frozen=True):
     """A user's function raised; `interrupted` when close() cancelled it."""
 
     error: BaseException
-    interrupted: bool = field(default=False)
+    interrupted: bool = False
 
 
 Result = Ok | Raised

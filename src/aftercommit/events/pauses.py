@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final, NamedTuple
+
+import msgspec
 
 #: An event of what is paused comes again after as long as the pause has lasted, but within these: what waits for long
 #: is looked at seldom, and what nobody hastens comes by itself.
@@ -31,8 +32,7 @@ class PauseKey(NamedTuple):
         return f"the {'handler' if self.kind is PauseKind.HANDLER else 'event type'} {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(msgspec.Struct, frozen=True):
     """One pause, as the database has it. Times are those of its clock."""
 
     kind: PauseKind

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from aftercommit.events.envelope import EventEnvelope
 
@@ -15,8 +16,7 @@ class Source(Enum):
     COLD = "cold"
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedEvent:
+class QueuedEvent(msgspec.Struct, frozen=True):
     """An event on its way to a listener."""
 
     envelope: EventEnvelope

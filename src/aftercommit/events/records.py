@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from aftercommit.events.envelope import EventStatus
 
@@ -14,8 +15,7 @@ from aftercommit.events.envelope import EventStatus
 KEPT_FAILURES: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class EventRecord:
+class EventRecord(msgspec.Struct, frozen=True):
     """A row as far as it can be read: headers and times of the application that cannot be read are left out. Times are
     the database's, but for `occurred_at` and `scheduled_at`."""
 
@@ -62,8 +62,7 @@ class EventRecord:
 DeadEvent = EventRecord
 
 
-@dataclass(frozen=True, slots=True)
-class EventFilter:
+class EventFilter(msgspec.Struct, frozen=True):
     """Which rows: those that have all of this; what is None does not matter."""
 
     event_type: str | None = None
@@ -79,8 +78,7 @@ class EventFilter:
     status: EventStatus | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """One failed delivery of a row, kept beside it."""
 
     event_id: str
@@ -111,8 +109,7 @@ def last_of_each(failures: Sequence[Failure]) -> list[Failure]:
     return kept[::-1]
 
 
-@dataclass(frozen=True, slots=True)
-class TypeSummary:
+class TypeSummary(msgspec.Struct, frozen=True):
     """The unfinished and the dead rows of one event type at one handler ('': the row serves whoever takes the type)."""
 
     event_type: str
@@ -124,8 +121,7 @@ class TypeSummary:
     oldest_due: timedelta | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True):
     """Rows by event type and handler, in the order of their names."""
 
     types: tuple[TypeSummary, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
+from functools import cache
 
 #: The specification's limit for `last_error`.
 MAX_ERROR_LENGTH = 4000
@@ -21,28 +22,34 @@ _SCAN_LENGTH = 4 * MAX_ERROR_LENGTH
 _QUOTED = r"""(?:"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|'(?:[^'\\]++|\\.)*+(?:'|\\?\Z))"""
 
 #: All of an address behind `://`; a password may have an apostrophe in it.
-_ADDRESS = re.compile(r"""://[^\s"]++""")
+_ADDRESS = r"""://[^\s"]++"""
 
 #: The value is quoted (`b"…"` in a list of headers), or it is the rest of the line.
-_AUTHORIZATION = re.compile(
+_AUTHORIZATION = (
     r"""(?P<name>authorization(?:\\*+["']\s*+[:=,]|\s*+[:=])\s*+)"""
-    rf"""(?:b?\\*+{_QUOTED}|[^\r\n"']++(?:(?<==)"[^"\r\n]*+"[^\r\n"']*+)*+)""",
-    re.IGNORECASE | re.DOTALL,
+    rf"""(?:b?\\*+{_QUOTED}|[^\r\n"']++(?:(?<==)"[^"\r\n]*+"[^\r\n"']*+)*+)"""
 )
 
 #: `password=…`, `"client_secret": "…"`, `AWS_SECRET_ACCESS_KEY: …`, `token=Token('…')`.
-_NAMED = re.compile(
+_NAMED = (
     r"""(?P<name>(?:password|passwd|passphrase|pwd|token|secret|api[_-]?key|access[_-]?key)"""
     r"""(?:[_-][\w-]{1,40}+|key)?+\\*+["']?\s*+[:=]{1,2}+>?\s*+)"""
-    rf"""(?=[^\s,;&)}}\]])[^\s"',;&)}}\]]*+{_QUOTED}?+""",
-    re.IGNORECASE | re.DOTALL,
+    rf"""(?=[^\s,;&)}}\]])[^\s"',;&)}}\]]*+{_QUOTED}?+"""
 )
 
 
 def redact(text: str) -> str:
     """Mask URL passwords, `Authorization` values and `password=`, `token=`, `secret=` values."""
-    text = _ADDRESS.sub(lambda found: "://".join(map(_without_password, found[0].split("://"))), text)
-    return _NAMED.sub(r"\g<name>***", _AUTHORIZATION.sub(r"\g<name>***", text))
+    address, authorization, named = _patterns()
+    text = address.sub(lambda found: "://".join(map(_without_password, found[0].split("://"))), text)
+    return named.sub(r"\g<name>***", authorization.sub(r"\g<name>***", text))
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Compiled for the first text: a program that only writes has none."""
+    flags = re.IGNORECASE | re.DOTALL
+    return re.compile(_ADDRESS), re.compile(_AUTHORIZATION, flags), re.compile(_NAMED, flags)
 
 
 def _without_password(address: str) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import timedelta
-from random import random as uniform
 from typing import Protocol, Unpack, runtime_checkable
 from weakref import WeakSet
 
@@ -29,6 +27,13 @@ _NOTHING = timedelta(0)
 _logger = Log("aftercommit.retry")
 
 
+def uniform() -> float:
+    """Evenly from 0 to 1."""
+    from random import random  # noqa: PLC0415  (most programs never get as far as a retry)
+
+    return random()
+
+
 @runtime_checkable
 class RetryPolicy(Protocol):
     """What an outbox asks after a failure. An attribute `max_attempts` may set a limit of the policy's own."""
@@ -40,13 +45,14 @@ class RetryPolicy(Protocol):
         """Whether this error is worth another attempt; if not, the event is dead at once."""
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Exponential(RetryRules):
     """Waits `initial`, then `multiplier` times as long each time, up to `maximum`.
 
     >>> Exponential(initial="1s", maximum="1m", max_attempts=5).delay(3)
     datetime.timedelta(seconds=4)
     """
+
+    _own = __slots__ = ("initial", "maximum", "multiplier")
 
     initial: timedelta
     maximum: timedelta
@@ -67,7 +73,6 @@ class Exponential(RetryRules):
         return _grown(self.initial, self.maximum, self.multiplier, attempts=attempts)
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False)
 class ExponentialJitter(RetryRules):
     """Waits `base`, doubled each time up to `maximum`, times a random 0.5 to 1.5, and never more than `maximum`.
 
@@ -77,9 +82,12 @@ class ExponentialJitter(RetryRules):
     datetime.timedelta(seconds=4)
     """
 
+    _own = ("base", "maximum")
+    __slots__ = (*_own, "random")
+
     base: timedelta
     maximum: timedelta
-    random: Callable[[], float] = field(compare=False, repr=False)
+    random: Callable[[], float]
 
     def __init__(
         self,
@@ -98,7 +106,6 @@ class ExponentialJitter(RetryRules):
         return min(grown * (0.5 + self.random()), self.maximum)
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Fixed(RetryRules):
     """Waits the same time after each failure.
 
@@ -106,8 +113,10 @@ class Fixed(RetryRules):
     datetime.timedelta(seconds=3)
     """
 
+    _own = __slots__ = ("wait",)
+
     #: The constructor says `delay`, which is the name of the method here.
-    wait: timedelta = field(metadata={"shown_as": "delay"})
+    wait: timedelta
 
     def __init__(self, delay: Duration = "5s", **rules: Unpack[RuleOptions]) -> None:
         RetryRules.__init__(self, **rules)
@@ -117,13 +126,14 @@ class Fixed(RetryRules):
         return self.wait if attempts > 0 else _NOTHING
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Linear(RetryRules):
     """Waits `initial`, then `increment` longer each time, up to `maximum`.
 
     >>> Linear(initial="1s", increment="2s", maximum="7s").delay(3)
     datetime.timedelta(seconds=5)
     """
+
+    _own = __slots__ = ("initial", "increment", "maximum")
 
     initial: timedelta
     increment: timedelta
@@ -149,7 +159,6 @@ class Linear(RetryRules):
         return self.initial + self.increment * (attempts - 1)
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Jittered(RetryRules):
     """Spreads another policy's waits by up to `jitter` either way, never below zero.
 
@@ -159,9 +168,12 @@ class Jittered(RetryRules):
     datetime.timedelta(seconds=3)
     """
 
+    _own = ("policy", "jitter")
+    __slots__ = (*_own, "random")
+
     policy: RetryPolicy
     jitter: timedelta
-    random: Callable[[], float] = field(compare=False, repr=False)
+    random: Callable[[], float]
 
     def __init__(
         self,
@@ -200,13 +212,14 @@ class Jittered(RetryRules):
         )
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False)
 class NoRetry(RetryRules):
     """Gives up at the first failure, whatever the error.
 
     >>> NoRetry().should_retry(TimeoutError())
     False
     """
+
+    __slots__ = ()
 
     def delay(self, attempts: int) -> timedelta:
         return _NOTHING

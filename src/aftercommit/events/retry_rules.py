@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import FrozenInstanceError
 from datetime import timedelta
-from typing import TypeAlias, TypedDict
+from typing import Any, ClassVar, Final, TypeAlias, TypedDict
+
+import msgspec
 
 from aftercommit.errors import InvalidOption
 from aftercommit.events.durations import Duration, duration, text_of
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(msgspec.Struct, frozen=True):
     """A class of errors by its name, bare or with its module, as configuration says it. Nothing is imported by it."""
 
     name: str
@@ -53,9 +54,18 @@ class RuleOptions(TypedDict, total=False):
     give_up_on: Errors
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False)
+#: What every policy has, in the order of its repr.
+_OF_ALL: Final = ("max_attempts", "retry_on", "give_up_on")
+
+
 class RetryRules:
-    """What all policies share: the limit of attempts (None: the outbox's) and the errors to retry or give up on."""
+    """What all policies share: the limit of attempts (None: the outbox's) and the errors to retry or give up on. They
+    are values: frozen, and equal to what waits as long for the same errors."""
+
+    __slots__ = _OF_ALL
+
+    #: What a policy has of its own, beside what nobody sees or compares.
+    _own: ClassVar[tuple[str, ...]] = ()
 
     max_attempts: int | None
     retry_on: tuple[Rule, ...]
@@ -74,10 +84,30 @@ class RetryRules:
         return allows(error, retry_on=self.retry_on, give_up_on=self.give_up_on)
 
     def __repr__(self) -> str:
-        rules, own = fields(self)[:3], fields(self)[3:]
-        shown = [(each.metadata.get("shown_as", each.name), getattr(self, each.name)) for each in own if each.repr]
-        shown += [(each.name, getattr(self, each.name)) for each in rules if getattr(self, each.name)]
-        return f"{type(self).__name__}({', '.join(f'{name}={_text(value)}' for name, value in shown)})"
+        shown = [*self._own, *(name for name in _OF_ALL if getattr(self, name))]
+        said = (f"{'delay' if name == 'wait' else name}={_text(getattr(self, name))}" for name in shown)
+        return f"{type(self).__name__}({', '.join(said)})"
+
+    def __eq__(self, other: object) -> bool:
+        return self._values() == other._values() if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in (*_OF_ALL, *self._own, "random") or not hasattr(self, "__dict__"):
+            raise FrozenInstanceError(f"cannot assign to field {name!r}")
+        super().__setattr__(name, value)  # of a class that somebody has derived
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __setstate__(self, state: Any) -> None:
+        """To be copied and pickled although it is frozen."""
+        fill(self, **{name: value for part in state if part for name, value in part.items()})
+
+    def _values(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in (*_OF_ALL, *self._own))
 
 
 def allows(error: BaseException, *, retry_on: tuple[Rule, ...], give_up_on: tuple[Rule, ...]) -> bool:

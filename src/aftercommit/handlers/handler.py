@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from enum import Enum
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
+
+from msgspec.structs import replace
 
 from aftercommit.errors import DuplicateHandler, InvalidHandler
 from aftercommit.events.annotations import classes, is_plain_data

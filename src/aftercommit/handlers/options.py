@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Required, TypedDict
+
+import msgspec
 
 from aftercommit.errors import InvalidHandler, InvalidOption, did_you_mean
 from aftercommit.events.durations import Duration, duration, seconds_of
@@ -23,8 +24,7 @@ _RATE: Final = re.compile(r"([1-9][0-9]*)/((?:[0-9.]+)?(?:ms|s|m|h|d))")
 Supports = Callable[[EventEnvelope], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(msgspec.Struct, frozen=True):
     """So many starts in so many seconds, at most as many at once."""
 
     count: int
@@ -96,8 +96,7 @@ OPTIONS: Final = (*HandlerOptions.__annotations__, "batch", "linger")
 LARGEST_BATCH: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerSettings:
+class HandlerSettings(msgspec.Struct, frozen=True):
     """The options of one handler, as values."""
 
     id: str

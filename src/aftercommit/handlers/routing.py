@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import force_setattr
 
 from aftercommit.errors import UnroutableEvent, closest
 from aftercommit.events.annotations import event_type_of
@@ -33,8 +35,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Route:
+class Route(msgspec.Struct, frozen=True, eq=False):
     """One receiver of events, ready to be called: a handler, or what register() knows for an event."""
 
     id: str
@@ -57,13 +58,13 @@ class Route:
     is_free: bool = True
     #: Of a transactional handler: how it is called.
     effects: Effects | None = None
-    #: One function gets the envelope and nothing else, for as long as it wants.
-    is_plain: bool = field(init=False)
+    #: One function gets the envelope and nothing else, for as long as it wants. Known when it is made.
+    is_plain: bool = False
 
     def __post_init__(self) -> None:
         has_more = self.payload is not None or self.takes_metadata or self.effects is not None
         has_more = has_more or (self.timeout, self.batch) != (None, None)
-        object.__setattr__(self, "is_plain", len(self.functions) == 1 and not has_more)
+        force_setattr(self, "is_plain", len(self.functions) == 1 and not has_more)
 
     @classmethod
     def to(cls, handler: AnyHandler, effects: Effects | None = None) -> Route:

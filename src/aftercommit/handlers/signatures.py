@@ -6,10 +6,11 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from inspect import Parameter
 from types import FrameType, SimpleNamespace
 from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from aftercommit.errors import InvalidHandler, OutboxError
 from aftercommit.events.context import EventMetadata, FailureContext
@@ -22,8 +23,7 @@ UNTYPED: Final[Any] = type("Untyped", (), {"__repr__": lambda _: "no annotation"
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True):
     """The annotation of the event, whether EventMetadata comes with it, and where a transactional handler wants its
     transaction."""
 
@@ -162,8 +162,7 @@ def where(function: object) -> str:
     return described(function) + place
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """Where a decorator stands: the names that annotations may use, and whether it is the body of a class."""
 
     names: Mapping[str, Any]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from itertools import chain
 from typing import Final
+
+import msgspec
 
 from aftercommit.config import OutboxConfig
 from aftercommit.delivery.leases import Held, Holding, Keeper
@@ -25,8 +26,7 @@ from aftercommit.ports import EventStore, Runtime
 _QUICK: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class DrainResult:
+class DrainResult(msgspec.Struct, frozen=True):
     """What drain() did. `is_complete` is False when the time was over before nothing was due."""
 
     delivered: int

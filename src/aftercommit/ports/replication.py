@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from aftercommit.errors import OutboxError
 from aftercommit.events.claims import Claimed, Lease, RowKey, Undecodable
 from aftercommit.events.order import OrderKey
 
 
-@dataclass(frozen=True, slots=True)
-class SlotState:
+class SlotState(msgspec.Struct, frozen=True):
     """A replication slot as the server sees it. Places in the log are numbers of bytes."""
 
     #: It is there, and the server still has what it has not read.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from aftercommit.errors import OutboxError
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaStatus:
+class SchemaStatus(msgspec.Struct, frozen=True):
     """The schema of an outbox as it is, beside what this release needs. Looking changes nothing."""
 
     #: Of the tables that are there; 0 when there are none, or nothing tells.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
+
+import msgspec
 
 from aftercommit.errors import InvalidOption, OutboxError
 from aftercommit.events.claims import Claim, ClaimRequest, Inserted, Lease, NewEvent, RowKey, Settlement
@@ -20,8 +21,7 @@ from aftercommit.ports.sql_table import SqlTable
 from aftercommit.ports.transactions import AdoptedTx, OpenTransaction, Tx
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
+class Capabilities(msgspec.Struct, frozen=True):
     """What a store can do. What it cannot is refused when the outbox is built, or when somebody asks for it."""
 
     #: An event is written in a transaction, which saves it together with the caller's own change.

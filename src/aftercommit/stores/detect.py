@@ -10,8 +10,6 @@ from typing import Any, Final
 from aftercommit.errors import InvalidOption, OutboxError, UnknownStore
 from aftercommit.events.order import UNORDERED, Order
 from aftercommit.ports import Colour, EventStore
-from aftercommit.stores.sql.engines import is_engine
-from aftercommit.stores.sqlite.target import sqlite_from_connection, sqlite_from_engine, sqlite_from_url
 
 #: Makes a store of the wanted colour from a target and the store's options.
 OpenStore = Callable[..., EventStore]
@@ -24,6 +22,12 @@ _FILE: Final = re.compile(r"[\w./\\-]+")
 
 
 # Modules of databases are loaded when one of their kind is asked for.
+
+
+def _sqlite() -> Any:
+    from aftercommit.stores.sqlite import target
+
+    return target
 
 
 def _postgres() -> Any:
@@ -59,7 +63,7 @@ def _later(module: Callable[[], Any], function: str) -> OpenStore:
 
 
 _by_scheme: Final[dict[str, OpenStore]] = {
-    "sqlite": sqlite_from_url,
+    "sqlite": _later(_sqlite, "sqlite_from_url"),
     "postgresql": _later(_postgres, "postgres_from_url"),
     "postgres": _later(_postgres, "postgres_from_url"),
     "cockroachdb": _later(_postgres, "postgres_from_url"),
@@ -75,7 +79,7 @@ _by_scheme: Final[dict[str, OpenStore]] = {
 
 #: By the package that the target's class comes from.
 _by_package: Final[Mapping[str, OpenStore]] = {
-    "sqlite3": sqlite_from_connection,
+    "sqlite3": _later(_sqlite, "sqlite_from_connection"),
     "psycopg": _later(_postgres, "postgres_from_connection"),
     "psycopg_pool": _later(_postgres, "postgres_from_pool"),
     "asyncpg": _later(_postgres, "postgres_from_pool"),
@@ -86,7 +90,7 @@ _by_package: Final[Mapping[str, OpenStore]] = {
 }
 
 _by_dialect: Final[Mapping[str, OpenStore]] = {
-    "sqlite": sqlite_from_engine,
+    "sqlite": _later(_sqlite, "sqlite_from_engine"),
     "postgresql": _later(_postgres, "postgres_from_engine"),
     "cockroachdb": _later(_postgres, "postgres_from_engine"),
     "mysql": _later(_mysql, "mysql_from_engine"),
@@ -136,6 +140,14 @@ def _opened(target: Any, colour: Colour, options: dict[str, Any]) -> EventStore:
     if callable(target):
         return _from_factory(target, colour, options)
     raise _unknown(target)
+
+
+def is_engine(target: object) -> bool:
+    """Without importing SQLAlchemy: whoever has an engine has imported it."""
+    return any(
+        each.__module__.startswith("sqlalchemy.") and each.__name__ in ("Engine", "AsyncEngine")
+        for each in type(target).__mro__
+    )
 
 
 def _opener_of(target: object) -> OpenStore | None:

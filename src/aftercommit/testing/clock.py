@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from aftercommit.errors import UnknownStore
 from aftercommit.stores.sql.dialect import Dialect

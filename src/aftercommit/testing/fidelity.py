@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aftercommit.events.claims import Settlement
 from aftercommit.events.envelope import EventEnvelope

@@ -6,12 +6,14 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from aftercommit.base import OutboxBase
 from aftercommit.config import OutboxConfig

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
+
+import msgspec
 
 from aftercommit.errors import InvalidOption, NotInTransaction, TransactionEnded, UnsupportedTransaction
 from aftercommit.events.claims import QueryResult
@@ -25,8 +26,7 @@ log = Log("aftercommit.transactions")
 _open: Final[ContextVar[tuple[OwnedTransaction, ...]]] = ContextVar("aftercommit_transactions", default=())
 
 
-@dataclass(slots=True, eq=False)
-class Root:
+class Root(msgspec.Struct, eq=False):
     """One transaction in the database and the blocks that are open in it, innermost last."""
 
     opened: OpenTransaction
@@ -34,7 +34,7 @@ class Root:
     opener: object
     #: In a forked child it is another one: the transaction is the parent's, and so is its connection.
     process: object
-    blocks: list[OwnedTransaction] = field(default_factory=list)
+    blocks: list[OwnedTransaction] = msgspec.field(default_factory=list)
     savepoints: int = 0
     #: The raw connection was handed out, or a statement may have undone more than it says: rows may be gone unseen.
     is_exposed: bool = False

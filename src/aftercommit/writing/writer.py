@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from aftercommit.errors import NotInTransaction
@@ -182,8 +182,7 @@ class OutboxWriter:
             self._follow(written, context)
 
 
-@dataclass(slots=True, eq=False)
-class Written:
+class Written(msgspec.Struct, eq=False):
     """The rows of one write, from their INSERT to the end of their transaction."""
 
     rows: list[NewEvent]
@@ -196,8 +195,8 @@ class Written:
     #: Counts what is committed; None where nobody wants to know.
     _meter: Meter | None = None
     #: Rows that were born leased as the first of their keys, and those of which nobody knows whether they were.
-    _firsts: dict[RowKey, EventEnvelope] = field(default_factory=dict)
-    _doubtful: list[NewEvent] = field(default_factory=list)
+    _firsts: dict[RowKey, EventEnvelope] = msgspec.field(default_factory=dict)
+    _doubtful: list[NewEvent] = msgspec.field(default_factory=list)
 
     @property
     def keys(self) -> list[RowKey]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from aftercommit.stores.postgres import dialect as postgres
 from aftercommit.stores.sql.diagnosis import SqlDiagnosis

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from aftercommit.events.columns import PARAMETERS, UNIQUE_PARAMETERS, Kind
 from aftercommit.stores.postgres.diagnosis import PostgresDiagnosis

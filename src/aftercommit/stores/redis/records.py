@@ -232,7 +232,7 @@ class RedisRecords:
 
 def _filter(where: EventFilter) -> bytes:
     """Only what matters, as scripts read it."""
-    given = {name: getattr(where, name) for name in EventFilter.__slots__ if getattr(where, name) is not None}
+    given = {name: getattr(where, name) for name in EventFilter.__struct_fields__ if getattr(where, name) is not None}
     if where.older_than is not None:
         given["older_than"] = to_micros(where.older_than)
     if where.status is not None:

@@ -4,7 +4,6 @@ else by locking rows and changing what was seen, in one transaction."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
 
@@ -33,8 +32,7 @@ _key: Final = itemgetter(0, 1)
 _due: Final = itemgetter(AVAILABLE_AT, POSITION)
 
 
-@dataclass(eq=False)
-class ByStatement:
+class ByStatement(msgspec.Struct, eq=False, dict=True):
     """What every database can do with rows. Each call is a transaction of its own: here one statement, one round trip,
     for databases whose UPDATE returns the rows that it changed."""
 
@@ -180,7 +178,6 @@ def _missing(rows: Sequence[HeldRow], returned: Sequence[Sequence[Any]]) -> set[
     return {RowKey(row[0], row[1]) for row in rows if (row[0], row[1]) not in changed}
 
 
-@dataclass(eq=False)
 class ByLocking(ByStatement):
     """Look, then change what was seen, in one transaction: for databases whose UPDATE does not tell what it changed.
     Groups travel as JSON there."""

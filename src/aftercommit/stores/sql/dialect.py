@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+from msgspec.structs import replace
+
 from aftercommit.errors import InvalidOption
+from aftercommit.events.headers import HeaderCodec, headers_by
 from aftercommit.stores.sql.rows import HELD_COLUMNS, IN_UTC, HeldRow, Times, as_group
 
 if TYPE_CHECKING:
@@ -24,8 +27,7 @@ _HOW_TO_SERIALIZE: Final = (
 _HOW_TO_ORDER: Final = "leave it out, or use PostgreSQL, MySQL, MariaDB, SQLite or Redis for what has to be in order"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Dialect:
+class Dialect(msgspec.Struct, frozen=True, eq=False):
     """What differs between databases where a whole statement does not."""
 
     #: As people write it.
@@ -48,9 +50,9 @@ class Dialect:
     #: How it is examined, where there is something to examine.
     diagnosis: Callable[..., SqlDiagnosis] | None = None
     #: Around the markers of these parameters, instead of `$`, where a bare one does not say enough.
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = msgspec.field(default_factory=dict)
     #: The types of what becomes a variable when it is said more than once, where a marker stands for one place only.
-    variables: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = msgspec.field(default_factory=dict)
     #: The values of time columns, in and out.
     times: Times = IN_UTC
     quotes: tuple[str, str] = ('"', '"')
@@ -77,6 +79,10 @@ class Dialect:
     unordered: str = ""
     #: An instant as a literal in the type of `now`, for tests, where time stands still; None where nobody has tried.
     instant: Callable[[datetime], str] | None = None
+
+    def with_headers(self, codec: HeaderCodec) -> Dialect:
+        """The same, for headers that are written and read by a codec of the user's."""
+        return replace(self, times=self.times._replace(headers=headers_by(codec)))
 
     def refuse_impossible(self, statements: Statements, *, ordered: bool, serialize_keys: bool) -> None:
         """By name, before anything is promised."""

@@ -12,14 +12,6 @@ from aftercommit.stores.sql.connections import abandoned, cut
 T = TypeVar("T")
 
 
-def is_engine(target: object) -> bool:
-    """Without importing SQLAlchemy: whoever has an engine has imported it."""
-    return any(
-        each.__module__.startswith("sqlalchemy.") and each.__name__ in ("Engine", "AsyncEngine")
-        for each in type(target).__mro__
-    )
-
-
 @contextmanager
 def none_free_is_busy() -> Iterator[None]:
     from sqlalchemy.exc import TimeoutError  # noqa: A004, PLC0415  (whoever has an engine has it)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from aftercommit.events.claims import RowKey, Settlement
 from aftercommit.events.outcome import Dead, FailureNote, Retry
@@ -19,8 +20,7 @@ def notes_of(settlement: Settlement) -> tuple[FailureNote, ...]:
     return settlement.outcome.failures if isinstance(settlement.outcome, Retry | Dead) else ()
 
 
-@dataclass(eq=False)
-class Failures:
+class Failures(msgspec.Struct, eq=False, dict=True):
     """Beside the rows. Nothing of it is touched by an event that is delivered at its first attempt."""
 
     _sql: Statements

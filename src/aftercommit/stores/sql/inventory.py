@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from aftercommit.ports import Tx
 from aftercommit.stores.sql.statements import Migration, Statements, TableNames
@@ -18,8 +19,7 @@ _ADDED: Final = re.compile(r"\bADD (?:COLUMN )?(?:IF NOT EXISTS )?(?P<column>[a-
 _INDEX: Final = re.compile(r"\b(?:INDEX|KEY)(?: CONCURRENTLY)?(?: IF NOT EXISTS)? [\"`\[](?P<index>\w+)[\"`\]]")
 
 
-@dataclass(frozen=True, slots=True)
-class Inventory:
+class Inventory(msgspec.Struct, frozen=True):
     """What one look has found."""
 
     #: The tables that are there.
@@ -27,7 +27,7 @@ class Inventory:
     #: What each step of the schema should have made and is not there, in words.
     lacks: tuple[tuple[str, ...], ...]
     #: What is there and cannot be used as it is, in words.
-    flaws: tuple[str, ...] = field(default=())
+    flaws: tuple[str, ...] = ()
 
     @property
     def version(self) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
+
+import msgspec
 
 from aftercommit.errors import SchemaMismatch
 from aftercommit.events.claims import PARTITION_COUNT
@@ -20,8 +21,7 @@ T = TypeVar("T")
 _MICRO = 1_000_000
 
 
-@dataclass(eq=False)
-class SqlMembership:
+class SqlMembership(msgspec.Struct, eq=False, dict=True):
     """Two small tables beside the events. An instance's row is locked before partitions, these by their numbers."""
 
     executor: Executor

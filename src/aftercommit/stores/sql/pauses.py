@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+
+import msgspec
 
 from aftercommit.events.pauses import PUT_OFF_AT_MOST, Pause, PauseKey, PauseKind
 from aftercommit.stores.sql.execution import Executor
@@ -13,8 +14,7 @@ from aftercommit.stores.sql.rows import Times, to_micros
 from aftercommit.stores.sql.statements import Statements
 
 
-@dataclass(eq=False)
-class SqlPauses:
+class SqlPauses(msgspec.Struct, eq=False, dict=True):
     """Each call is a transaction of its own, or two."""
 
     _executor: Executor

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from operator import attrgetter
 from typing import Any, Final
+
+import msgspec
 
 from aftercommit.events.claims import Backlog
 from aftercommit.events.envelope import EventStatus
@@ -34,8 +35,7 @@ LAST_ID: Final = chr(0x10FFFF)
 _due: Final = attrgetter("available_at", "position")
 
 
-@dataclass(eq=False)
-class SqlRecords:
+class SqlRecords(msgspec.Struct, eq=False, dict=True):
     """Reads and cleans the table. Each call is a transaction of its own."""
 
     _executor: Executor

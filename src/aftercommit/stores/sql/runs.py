@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby, takewhile
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from aftercommit.events.order import Head, HeadsRequest, HeadState, KeyClaimRequest, KeyRule, OrderKey
 from aftercommit.ports import Tx
@@ -30,8 +31,7 @@ _ARMS: Final = 100
 _NONE: Final = (-1,)
 
 
-@dataclass(eq=False)
-class RunsByStatement:
+class RunsByStatement(msgspec.Struct, eq=False, dict=True):
     """How a database finds the heads of keys, and leases what they may give. One statement for each: it lists, locks
     and leases."""
 

@@ -6,13 +6,16 @@ braces stand for what every database says in its own way: `{now}`, `{free}`, `{n
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
+from importlib.util import find_spec
 from operator import itemgetter
 from typing import Any, Final
+
+import msgspec
 
 from aftercommit.errors import InvalidOption
 from aftercommit.events.columns import CLAIMED, COLUMNS, GIVEN, WRITTEN, Column, Kind
@@ -60,8 +63,7 @@ class Statement:
         return self.values(values)
 
 
-@dataclass(frozen=True, slots=True)
-class TableNames:
+class TableNames(msgspec.Struct, frozen=True):
     """The event table and the names that follow from it: `outbox_event` and `outbox_schema`, `x` and `x_schema`."""
 
     table: str
@@ -107,8 +109,7 @@ def checked_name(name: object, option: str) -> str:
     return name
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(msgspec.Struct, frozen=True):
     """One step of the schema. An `online` one (`0002_name.online.sql`) runs outside transactions, statement by
     statement, while others write; each of its statements can be run again."""
 
@@ -234,9 +235,29 @@ def _values(source: str) -> str:
 @cache
 def _texts(package: str, folder: str) -> dict[str, str]:
     """What the files of a folder say, by their names, without comments."""
+    found = (_read_folder if os.path.isdir(place_of(package)) else _read_archive)(package, folder)
+    return {name[:-4]: _COMMENT.sub("", text).strip() for name, text in found if name.endswith(".sql")}
+
+
+def _read_folder(package: str, folder: str) -> Iterator[tuple[str, str]]:
+    """As nearly every package is installed."""
+    place = os.path.join(place_of(package), folder)
+    for name in os.listdir(place) if os.path.isdir(place) else ():
+        with open(os.path.join(place, name), encoding="utf-8") as file:
+            yield name, file.read()
+
+
+def _read_archive(package: str, folder: str) -> Iterator[tuple[str, str]]:
+    from importlib.resources import files  # noqa: PLC0415  (a third of the time that the statements take)
+
     place = files(package).joinpath(folder)
-    found = (file for file in (place.iterdir() if place.is_dir() else ()) if file.name.endswith(".sql"))
-    return {file.name[:-4]: _COMMENT.sub("", file.read_text()).strip() for file in found}
+    for file in place.iterdir() if place.is_dir() else ():
+        yield file.name, file.read_text(encoding="utf-8")
+
+
+def place_of(package: str) -> str:
+    spec = find_spec(package)
+    return next(iter((spec and spec.submodule_search_locations) or ()), "")
 
 
 def _split(script: str) -> Iterator[str]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from operator import itemgetter
 from typing import Any, TypeVar
 
 from aftercommit.errors import OutboxError
 from aftercommit.events.claims import Claim, ClaimRequest, Inserted, Lease, NewEvent, RowKey, Settlement, refuse_nobody
-from aftercommit.events.headers import HeaderCodec, headers_by
+from aftercommit.events.headers import HeaderCodec
 from aftercommit.events.order import Heads, HeadsRequest, KeyClaimRequest, Order
 from aftercommit.ports import (
     AdoptedTx,
@@ -78,7 +77,7 @@ class SqlStore:
         statements: Callable[[Dialect, TableNames], Statements] = statements_of,
     ) -> None:
         if header_codec is not None:
-            dialect = replace(dialect, times=dialect.times._replace(headers=headers_by(header_codec)))
+            dialect = dialect.with_headers(header_codec)
         self.executor, self.colour, self.dialect = executor, executor.colour, dialect
         #: The database as people may read of it: no login, no secrets.
         self.where = where

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from threading import get_ident
 from typing import Any, TypeVar
+
+import msgspec
 
 from aftercommit.errors import OutboxError
 from aftercommit.events.claims import QueryResult
@@ -49,8 +50,7 @@ class SqliteExecutor(LinkExecutor):
         super().abandon()
 
 
-@dataclass(eq=False)
-class SqliteTx:
+class SqliteTx(msgspec.Struct, eq=False, dict=True, weakref=True):
     """A Tx that never suspends, over a caller's own sqlite3 connection or one of ours."""
 
     raw: sqlite3.Connection
@@ -88,7 +88,6 @@ class SqliteTx:
         return plain_rows(self.raw, sql, parameters)
 
 
-@dataclass(eq=False)
 class SqliteTransaction(SqliteTx):
     """One that was begun on a link, which goes back to its pool at the end."""
 
@@ -117,7 +116,6 @@ class SqliteTransaction(SqliteTx):
             await self._give(self._link, is_sound=self._link.is_clean)
 
 
-@dataclass(eq=False)
 class OpenSqliteTransaction(SqliteTransaction):
     """A transaction that the user steers."""
 

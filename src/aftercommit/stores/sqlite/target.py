@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
-from pathlib import Path
-from typing import Any, Final
-from urllib.parse import unquote
-from weakref import finalize
+from typing import TYPE_CHECKING, Any, Final
 
 from aftercommit.errors import InvalidOption, SchemaMismatch, UnknownStore
 from aftercommit.ports import Colour, SchemaStatus, Tx
@@ -24,9 +19,11 @@ from aftercommit.stores.sql.rows import IN_MICROS
 from aftercommit.stores.sql.runs import RunsByLocking
 from aftercommit.stores.sql.store import SqlStore
 from aftercommit.stores.sql.table import OwnTable
-from aftercommit.stores.sqlite.diagnosis import SqliteDiagnosis
 from aftercommit.stores.sqlite.executor import SqliteExecutor, plain_rows
 from aftercommit.stores.sqlite.write_lock import BUSY_TIMEOUT, busy
+
+if TYPE_CHECKING:
+    from aftercommit.stores.sql.diagnosis import SqlDiagnosis
 
 OLDEST_SQLITE: Final = (3, 35, 0)
 
@@ -35,6 +32,13 @@ _WAL_TRIES: Final = 100
 
 #: A connection knows what it has open, and reads nothing to tell.
 _WHICH_FILE: Final = "PRAGMA database_list"
+
+
+def _diagnosis(*of_store: Any) -> SqlDiagnosis:
+    from aftercommit.stores.sqlite.diagnosis import SqliteDiagnosis  # loaded when somebody asks for it
+
+    return SqliteDiagnosis(*of_store)
+
 
 DIALECT: Final = Dialect(
     name="SQLite",
@@ -45,7 +49,7 @@ DIALECT: Final = Dialect(
     marker=lambda _: "?",
     changes=ByLocking,
     runs=RunsByLocking,
-    diagnosis=SqliteDiagnosis,
+    diagnosis=_diagnosis,
     words={
         # One statement for a whole group: the driver lets go of the interpreter once, not once for each row.
         "held": (
@@ -147,11 +151,10 @@ def sqlite_from_url(url: str, colour: Colour, **options: Any) -> SqliteStore:
     path = _path_of(url)
     if path is not None:
         return SqliteStore(opener(path), path, colour, **options)
-    folder = tempfile.mkdtemp(prefix="aftercommit-")
-    private = os.path.join(folder, "outbox.db")
-    store = SqliteStore(opener(private), private, colour, **options)
-    finalize(store, _remove, folder, os.getpid())
-    return store
+    from aftercommit.stores.sqlite.private import gone_with, private_file  # whoever has a file of his own does without
+
+    private = private_file()
+    return gone_with(SqliteStore(opener(private), private, colour, **options), private)
 
 
 def sqlite_from_connection(
@@ -231,7 +234,11 @@ def _path_of(url: str) -> str | None:
             "the SQLite URL has query parameters, which are not taken here",
             fix="pass a connection factory instead",
         )
-    return os.path.abspath(unquote(path))
+    if "%" in path:
+        from urllib.parse import unquote  # hardly any path has something to unquote
+
+        path = unquote(path)
+    return os.path.abspath(path)
 
 
 def opener(path: str, *, is_durable: bool = True) -> Callable[[], sqlite3.Connection]:
@@ -270,8 +277,8 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def _unusable(path: str, error: sqlite3.DatabaseError) -> UnknownStore:
-    folder = Path(path).parent
-    if not folder.is_dir():
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
         return UnknownStore(
             f"the SQLite file {path} cannot be opened: its folder does not exist", fix=f"create {folder}, writable"
         )
@@ -306,8 +313,3 @@ def _check_threads(connection: sqlite3.Connection) -> None:
             f"the connection factory binds connections to one thread ({problems[0]})",
             fix="open them with check_same_thread=False; the outbox uses each in one thread at a time",
         )
-
-
-def _remove(folder: str, pid: int) -> None:
-    if os.getpid() == pid:  # a forked child shares the name, not the right to remove
-        shutil.rmtree(folder, ignore_errors=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from aftercommit.stores.mysql.changes import RowByRow
 from aftercommit.stores.mysql.dialect import DIALECT as MYSQL
