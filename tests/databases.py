@@ -24,6 +24,9 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PATIENCE = 20
 
 
+#: How the connections call themselves on PostgreSQL that outlive a test: they are nobody's of whom it asks.
+LOOKS_ON = "aftercommit looks on"
+
 #: How the tables of the outbox become as good as new; the 256 partitions are there for ever.
 RENEWED = {
     "outbox_event": "DELETE FROM outbox_event",

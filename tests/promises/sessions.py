@@ -7,12 +7,14 @@ from contextlib import suppress
 
 import pymysql
 
+from tests.databases import LOOKS_ON
 from tests.redis_database import RedisDatabase
 from tests.support import World
 
 _OTHERS = {
     "postgres": "SELECT pid FROM pg_stat_activity"  # no autovacuum: a session of somebody
-    " WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()",
+    " WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    f" AND application_name <> '{LOOKS_ON}'",
     "mariadb": "SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()",
 }
 
@@ -20,7 +22,7 @@ _KILL = {"postgres": "SELECT pg_terminate_backend({})", "mariadb": "KILL {}"}
 
 
 def sessions(table: World) -> set[int]:
-    """All but the one that asks."""
+    """All but the one that asks, and those that this process keeps for other tests."""
     if isinstance(table.somebody, RedisDatabase):
         return table.somebody.sessions()
     return {int(row[0]) for row in table.rows(_OTHERS[table.database])}

@@ -21,7 +21,7 @@ from aftercommit.ports import Colour
 from aftercommit.stores.detect import open_store
 from aftercommit.stores.postgres.asyncpg_driver import AsyncpgPool
 from aftercommit.stores.sql import connections
-from tests.databases import cleared
+from tests.databases import LOOKS_ON, cleared
 from tests.stores.kit import run_in
 from tests.support import World
 
@@ -45,7 +45,7 @@ class Table:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.connection = psycopg.connect(url, autocommit=True, row_factory=dict_row)
+        self.connection = psycopg.connect(url, autocommit=True, row_factory=dict_row, application_name=LOOKS_ON)
         self.connection.execute("SET TIME ZONE 'UTC'")
 
     def close(self) -> None:

@@ -153,7 +153,7 @@ def test_a_users_pool_of_one_is_not_used_up(way: Way, kind: str, postgres_table:
     async def scenario() -> None:
         async with way.target(kind, size=1) as target, way.opened(target) as store:
             listener = store.wakeups
-            await listener._named()
+            await listener._named(store.executor)
             held = await store.executor.begin()
             await listener.receive()
             somebody("all are in use")

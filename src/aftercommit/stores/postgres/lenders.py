@@ -66,17 +66,20 @@ class OwnPool:
         return place.link
 
     async def _opened(self) -> Link:
-        if self._asks:
-            link = await self._connect(False)
-            try:
-                self.is_direct, self._asks = await link.is_direct(), False
-            except BaseException:
-                link.drop()
-                raise
-            if not self.is_direct:
-                return link
-            await link.leave()
-        return await self._connect(self.is_direct)
+        """The one that finds it out prepares nothing for that, and is kept where no pooler stands before the server."""
+        asks = self._asks
+        link = await self._connect(asks or self.is_direct)
+        if not asks:
+            return link
+        try:
+            self.is_direct, self._asks = await link.is_direct(), False
+        except BaseException:
+            link.drop()
+            raise
+        if self.is_direct:
+            return link
+        await link.leave()
+        return await self._connect(False)
 
     async def give(self, link: Link) -> None:
         await self._pool.give(link.place, is_sound=not (link.is_gone or link.is_begun))

@@ -37,7 +37,8 @@ class PostgresWakeups:
 
     async def send(self, message: str) -> None:
         statement = self._sql["notify"]
-        await self._sender.execute(statement.sql, statement.bind(channel=await self._named(), message=message))
+        channel = await self._named(self._sender)
+        await self._sender.execute(statement.sql, statement.bind(channel=channel, message=message))
 
     async def receive(self) -> list[str]:
         connection = self._connection
@@ -57,7 +58,7 @@ class PostgresWakeups:
 
     async def _begin(self) -> None:
         await self.close()  # what belongs to a loop that has ended
-        channel = await self._named()
+        channel = await self._named(self._executor)  # which has a session, where the sender may not need one for long
         connection = await self._executor.listening()
         try:
             if not await connection.is_direct():
@@ -86,9 +87,9 @@ class PostgresWakeups:
         if (connection := self._connection) is not None:
             connection.wake()
 
-    async def _named(self) -> str:
+    async def _named(self, executor: Executor) -> str:
         if self._channel is None:
-            rows = await self._sender.fetch(self._sql["schema_of_table"].sql, writes=False)
+            rows = await executor.fetch(self._sql["schema_of_table"].sql, writes=False)
             if not rows:
                 raise missing(self._names)
             self._channel = channel_of(rows[0][0], self._names.table)
