@@ -54,7 +54,15 @@ class AsyncmyLink(DriverLink):
         return str(self.raw._charset).lower()
 
     async def run(self, sql: str, parameters: Any = None) -> QueryResult:
-        return await self._result(self.raw.cursor(Cursor), sql, parameters)
+        # Not closed, which would look for more results: a single statement has none.
+        cursor = self.raw.cursor(Cursor)
+        try:
+            await cursor.execute(sql, parameters or None)
+            rows = list(await cursor.fetchall()) if cursor.description else []
+        except asyncio.CancelledError:
+            self.drop()
+            raise
+        return QueryResult(rows, cursor.rowcount, cursor.lastrowid)
 
     async def send(self, sql: str) -> None:
         try:
@@ -64,9 +72,7 @@ class AsyncmyLink(DriverLink):
             raise
 
     async def query(self, sql: str, parameters: Any = None) -> QueryResult:
-        return await self._result(self.raw.cursor(), sql, parameters)
-
-    async def _result(self, cursor: Any, sql: str, parameters: Any) -> QueryResult:
+        cursor = self.raw.cursor()
         try:
             await cursor.execute(sql, parameters or None)
             rows = list(await cursor.fetchall())

@@ -136,8 +136,13 @@ class LinkTx:
         return count
 
     async def _run(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult:
-        values = [value.hex() if isinstance(value, bytes) else value for value in parameters]
-        if (size := _size(values)) > _LARGE:
+        values, length = [], 0
+        for given in parameters:
+            value = given.hex() if isinstance(given, bytes) else given
+            if isinstance(value, str):
+                length += len(value)
+            values.append(value)
+        if length * 4 > _LARGE and (size := _size(values)) > _LARGE:  # in UTF-8 no character has more than four bytes
             await self._refuse_too_large(size)
         return await self._link.run(sql, values)
 

@@ -40,22 +40,21 @@ class PymysqlLink(DriverLink):
         return str(self.raw.charset).lower()
 
     async def run(self, sql: str, parameters: Any = None) -> QueryResult:
-        return _result(self.raw.cursor(Cursor), sql, parameters)
+        # Not closed, which would look for more results: a single statement has none.
+        cursor = self.raw.cursor(Cursor)
+        count = cursor.execute(sql, parameters or None)
+        return QueryResult(list(cursor.fetchall()) if cursor.description else [], count, cursor.lastrowid)
 
     async def send(self, sql: str) -> None:
         self.raw.query(sql)
 
     async def query(self, sql: str, parameters: Any = None) -> QueryResult:
-        return _result(self.raw.cursor(), sql, parameters)
+        with self.raw.cursor() as cursor:  # which reads what is left
+            cursor.execute(sql, parameters or None)
+            return QueryResult(list(cursor.fetchall()), cursor.rowcount, cursor.lastrowid)
 
     async def ping(self) -> None:
         self.raw.ping(reconnect=False)
-
-
-def _result(cursor: Any, sql: str, parameters: Any) -> QueryResult:
-    with cursor:  # which reads what is left
-        cursor.execute(sql, parameters or None)
-        return QueryResult(list(cursor.fetchall()), cursor.rowcount, cursor.lastrowid)
 
 
 def over_connections(connect: Callable[[], Any], pool_size: int, *, product: str = "MySQL") -> MysqlExecutor:
