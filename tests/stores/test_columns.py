@@ -11,10 +11,11 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from aftercommit import EventEnvelope
 from aftercommit.events.claims import Claimed, ClaimRequest, NewEvent
-from aftercommit.events.columns import CLAIMED, COLUMNS, PARAMETERS, WRITTEN, Column, Kind
+from aftercommit.events.columns import CLAIMED, COLUMNS, GIVEN, PARAMETERS, PLAIN, WRITTEN, Column, Kind
 from aftercommit.runtime.threads import run
 from aftercommit.stores.mysql.dialect import DIALECT as MYSQL
 from aftercommit.stores.postgres.dialect import PSYCOPG as POSTGRES
@@ -27,6 +28,7 @@ from aftercommit.stores.sql.rows import (
     POSITION,
     claimed_of,
     insert_values,
+    inserted,
 )
 from aftercommit.stores.sql.statements import Statements, TableNames
 from aftercommit.stores.sqlite.target import DIALECT as SQLITE
@@ -182,6 +184,55 @@ def test_an_insert_of_many_has_the_same_parameters_and_columns() -> None:
     assert f"({', '.join(column.name for column in WRITTEN)})" in many.sql
     assert f"AS new ({', '.join(many.names)}, number)" in many.sql
     assert many.sql.count("new.") == statements["insert"].sql.count("%s"), "where one has a parameter"
+
+
+@pytest.mark.parametrize("dialect", [SQLITE, POSTGRES, MYSQL, SQLSERVER], ids=lambda dialect: dialect.name)
+def test_a_plain_event_has_the_defaults_of_all_that_is_left_out(dialect: Any) -> None:
+    statements = Statements(dialect, TableNames("outbox_event", None, dialect.quotes))
+    given = {column.name for column in PLAIN}
+    assert set(statements["insert_free"].names) == given
+    assert set(statements["insert_leased"].names) == {*given, "owner", "lock_timeout"}
+    values = insert_values(NewEvent(event(), 7), dialect.times)
+    said = {"content_type", "created_at", "available_at"}
+    assert values["content_type"] in statements["insert_free"].sql
+    for column in WRITTEN:
+        if column.name not in given | said and column.value == GIVEN:
+            assert values[column.name] == column.default, column.name
+
+
+def test_an_insert_of_many_plain_events_has_the_same_parameters() -> None:
+    statements = Statements(POSTGRES, TableNames("outbox_event"))
+    for kind in ("free", "leased"):
+        many, names = statements[f"insert_many_{kind}"], statements[f"insert_{kind}"].names
+        assert many.names == tuple("texts" if name == "payload" else name for name in names)
+        assert f"AS new ({', '.join(names)}, number)" in many.sql
+
+
+def test_what_is_not_plain_has_all_parameters() -> None:
+    plain = NewEvent(event(), 7)
+
+    def one(*events: NewEvent) -> str:
+        return inserted(events, IN_UTC)[0][0]
+
+    assert one(plain, plain) == "insert_free"
+    assert one(replace(plain, owner="alice")) == "insert_leased"
+    assert one(plain, replace(plain, owner="alice")) == "insert"
+    assert one(plain, replace(plain, handler_id="h")) == "insert"
+    others: list[dict[str, Any]] = [
+        {"payload_bytes": b"1"},
+        {"content_type": "application/xml"},
+        {"payload_version": 2},
+        {"tenant_id": "t"},
+        {"deliver_after": 1},
+        {"available_at": NOON + timedelta(days=4000)},
+    ]
+    for other in others:
+        given = {"event_type": "T", "payload_json": "[]", **other}
+        if "payload_bytes" in given:
+            del given["payload_json"]
+        assert one(plain, replace(plain, event=EventEnvelope(**given))) == "insert", other
+    odd = event().restore("1", "T", "[\x1f]", "application/json", 1, NOON, "A", None, None, None, {}, None)
+    assert one(plain, replace(plain, event=odd)) == "insert", "it would be taken for two"
 
 
 # ---------------------------------------------------------------- what is read

@@ -178,7 +178,7 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
         ("insert", ":payload_version", "1"),
     ],
     "test_an_event_with_an_owner_is_born_leased": [
-        ("insert", ":epoch", "0"),
+        ("insert_leased", ":lock_timeout, 1", ":lock_timeout, 0"),
     ],
     "test_success_clears_the_error_of_an_earlier_attempt": [
         ("done", "last_error = NULL, ", ""),

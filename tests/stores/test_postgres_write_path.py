@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 from psycopg.rows import dict_row
 
-from aftercommit import AsyncOutbox, Outbox
+from aftercommit import AsyncOutbox, EventEnvelope, Outbox
 
 INSERT = "INSERT INTO things (number) VALUES ($1), ($2)"
 
@@ -77,3 +77,24 @@ def test_what_a_user_sets_on_the_connection_counts_for_the_next_statement(postgr
         tx.connection.row_factory = dict_row
         assert tx.execute("SELECT number FROM things").rows == [{"number": 1}]
     outbox.close()
+
+
+#: As they stand in JSON: what an array would have to escape, and what stands between texts that are sent as one.
+AWKWARD = ['{"a": "\\"b\\" \\\\ {}"}', '"null"', "null", '"\\u001f"', '["é", "{}", ","]', " [ 1,\n2 ]\t", '""']
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgresql+asyncpg"])
+def test_texts_of_many_events_are_stored_as_they_are(postgres_url: str, scheme: str) -> None:
+    async def scenario() -> None:
+        outbox = AsyncOutbox(postgres_url.replace("postgresql://", f"{scheme}://", 1), create_schema=True)
+        keys = [None, "NULL", '"', "\\\\'", "{}", "a,b", None]
+        events = [EventEnvelope("T", payload_json=text, key=key) for text, key in zip(AWKWARD, keys, strict=True)]
+        async with outbox.transaction():
+            ids = await outbox.write_all(events)
+        found = [await outbox.records.find(event_id) for event_id in ids]
+        assert [each[0].payload for each in found] == AWKWARD
+        assert [each[0].key for each in found] == keys
+        assert [each[0].position for each in found] == sorted(each[0].position for each in found)
+        await outbox.close()
+
+    asyncio.run(scenario())

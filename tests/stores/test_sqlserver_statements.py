@@ -35,6 +35,8 @@ ODD = TableNames("ORDER", "USER", DIALECT.quotes)
 #: What each file is made of. A statement that the parser merely passes through would be a Command.
 KINDS = {
     "insert": [exp.Declare, exp.Insert],
+    "insert_free": [exp.Declare, exp.Insert],
+    "insert_leased": [exp.Declare, exp.Insert],
     "insert_unique": [exp.Declare, exp.Insert],
     "unique_holder": [exp.Select],
     "unwrite": [exp.Declare, exp.Delete],

@@ -34,6 +34,8 @@ FAMILY = {"tidb": "mysql", "crdb": "postgres"}
 SAME_AS = {
     "claim": "claim_mark",
     "insert_many": "insert",
+    "insert_many_free": "insert_free",
+    "insert_many_leased": "insert_leased",
     "replay_after": "replay",
     "replay_done": "replay",
     "replay_positions": "replay",

@@ -83,6 +83,17 @@ COLUMNS: Final = (
 #: What an INSERT names, in order.
 WRITTEN: Final = tuple(column for column in COLUMNS if column.value is not None)
 
+#: What the INSERT of a plain event names, in order; it has the defaults of all others.
+PLAIN: Final = tuple(
+    column
+    for column in WRITTEN
+    if column.name
+    in (
+        *("event_id", "event_type", "aggregate_type", "aggregate_id", "event_key", "partition_no", "payload"),
+        *("headers", "occurred_at"),
+    )
+)
+
 #: What a claim reads, in order. Behind them each claim has the epoch before it, whether it took the row over from
 #: somebody else, and the database's clock.
 CLAIMED: Final = tuple(column for column in COLUMNS if column.is_claimed)

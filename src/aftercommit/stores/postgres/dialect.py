@@ -8,12 +8,18 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from aftercommit.events.columns import PARAMETERS, UNIQUE_PARAMETERS, Kind
+from aftercommit.events.columns import PARAMETERS, PLAIN, UNIQUE_PARAMETERS, Kind
 from aftercommit.stores.postgres.diagnosis import PostgresDiagnosis
 from aftercommit.stores.sql.changes import ByStatement
 from aftercommit.stores.sql.dialect import Dialect
+from aftercommit.stores.sql.rows import BETWEEN
 from aftercommit.stores.sql.runs import RunsByStatement
 from aftercommit.stores.sql.words import FILTERED
+
+#: What a column may be made of as a whole.
+_NUMBERS: Final = {int}
+_TIMES: Final = {datetime}
+_NOTHING: Final = {type(None)}
 
 
 def array_literal(values: Sequence[Any]) -> str:
@@ -25,8 +31,13 @@ def array_literal(values: Sequence[Any]) -> str:
         if "\\" not in joined and joined.count('"') == 2 * (len(values) - 1):
             return f'{{"{joined}"}}'
     except TypeError:  # other kinds, or NULL
-        if type(values[0]) is int and all(type(value) is int for value in values):
+        kinds = set(map(type, values))
+        if kinds == _NUMBERS:
             return f"{{{','.join(map(str, values))}}}"
+        if kinds == _TIMES:
+            return f"{{{','.join([value.isoformat() for value in values])}}}"
+        if kinds == _NOTHING:
+            return f"{{{'NULL,' * (len(values) - 1)}NULL}}"
     return "{" + ",".join([_element(value) for value in values]) + "}"
 
 
@@ -61,6 +72,12 @@ def _new_rows(parameters: Sequence[tuple[str, Kind]]) -> str:
     return f"unnest({arrays}) WITH ORDINALITY AS new ({', '.join(name for name, _ in parameters)}, number)"
 
 
+def _plain_rows(*more: tuple[str, Kind]) -> str:
+    """Those of plain events. Their texts are full of quotes, which an array would have to escape: they come as one."""
+    rows = _new_rows([*((column.name, column.kind) for column in PLAIN), *more])
+    return rows.replace(":payload::text::text[]", f"string_to_array(:texts::text, chr({ord(BETWEEN)}))")
+
+
 #: For psycopg, which writes parameters as %s.
 PSYCOPG: Final = Dialect(
     name="PostgreSQL",
@@ -85,6 +102,8 @@ PSYCOPG: Final = Dialect(
         ),
         "if_held_returning": "{if_held} RETURNING {table}.event_id, {table}.handler_id",
         "new_rows": _new_rows(PARAMETERS),
+        "new_free_rows": _plain_rows(),
+        "new_leased_rows": _plain_rows(("owner", Kind.NAME), ("lock_timeout", Kind.LARGE)),
         "new_unique_rows": _new_rows(UNIQUE_PARAMETERS),
         "now_plus": "{now} + $ * interval '1 microsecond'",
         "now_minus": "{now} - $ * interval '1 microsecond'",

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from aftercommit.errors import InvalidOption
 from aftercommit.events.headers import HeaderCodec, headers_by
-from aftercommit.stores.sql.rows import HELD_COLUMNS, IN_UTC, HeldRow, Times, as_group
+from aftercommit.stores.sql.rows import BETWEEN, HELD_COLUMNS, IN_UTC, HeldRow, Times, as_group
 
 if TYPE_CHECKING:
     from aftercommit.stores.sql.changes import ByStatement
@@ -100,6 +100,11 @@ class Dialect(msgspec.Struct, frozen=True, eq=False):
             return {"held": as_group(rows)}
         columns = zip(HELD_COLUMNS, zip(*rows, strict=True), strict=True)
         return {name: self.array(column) for name, column in columns if name in names}
+
+    def columns(self, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Sequence[object]:
+        """Rows as the parameters of a statement that takes arrays, or many texts as one."""
+        columns = zip(names, zip(*rows, strict=True), strict=True)
+        return tuple([BETWEEN.join(column) if name == "texts" else self.list(column) for name, column in columns])
 
     def list(self, values: Sequence[object]) -> object:
         """Many values of one kind as one parameter."""

@@ -14,7 +14,7 @@ from aftercommit.errors import UndecodableRow
 from aftercommit.events.claims import Claimed, ClaimRequest, Lease, NewEvent, RowKey, Undecodable
 from aftercommit.events.columns import CLAIMED, COLUMNS
 from aftercommit.events.envelope import EventEnvelope, EventStatus
-from aftercommit.events.fields import NO_HEADERS
+from aftercommit.events.fields import JSON, NO_HEADERS
 from aftercommit.events.headers import JSON_HEADERS, Headers
 from aftercommit.events.order import KeyClaimRequest, OrderKey
 from aftercommit.events.records import EventRecord, Summary, TypeSummary
@@ -95,6 +95,53 @@ def insert_values(new: NewEvent, times: Times) -> dict[str, object]:
         "lock_timeout": None if new.owner is None else to_micros(new.lock_timeout),
         "epoch": 0 if new.owner is None else 1,
     }
+
+
+#: The statements that write one and many: any events, and plain ones, which are free or leased. Nearly all are plain:
+#: JSON for at once, for all handlers, of no tenant. What the others may have are constants in a statement for these.
+_ANY: Final = ("insert", "insert_many")
+_FREE: Final = ("insert_free", "insert_many_free")
+_LEASED: Final = ("insert_leased", "insert_many_leased")
+
+#: Stands between texts that are sent as one. JSON has it escaped, and never as a space.
+BETWEEN: Final = "\x1f"
+
+
+def inserted(events: Sequence[NewEvent], times: Times) -> tuple[tuple[str, str], list[dict[str, object]]]:
+    """The statements that are right for all of these, and the parameters of each."""
+    rows: list[dict[str, object]] = []
+    owner = events[0].owner
+    for new in events:
+        event = new.event
+        payload = event.payload
+        if (
+            new.handler_id
+            or new.owner != owner
+            or event.available_at is not None
+            or event.tenant_id is not None
+            or event.payload_version != 1
+            or event.content_type != JSON
+            or not isinstance(payload, str)
+            or BETWEEN in payload
+        ):
+            return _ANY, [insert_values(each, times) for each in events]
+        rows.append(
+            {
+                "event_id": event.event_id,
+                "event_type": event.event_type,
+                "aggregate_type": event.aggregate_type,
+                "aggregate_id": event.aggregate_id,
+                "event_key": event.key,
+                "partition_no": new.partition,
+                "payload": payload,
+                "texts": payload,  # as it is called where many are sent as one
+                "headers": times.headers.encode(event.headers) if event.headers else None,
+                "occurred_at": times.write(event.occurred_at),
+                "owner": owner,
+                "lock_timeout": None if owner is None else to_micros(new.lock_timeout),
+            }
+        )
+    return (_FREE if owner is None else _LEASED), rows
 
 
 def unique_values(new: NewEvent, times: Times) -> dict[str, object]:

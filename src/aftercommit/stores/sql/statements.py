@@ -18,7 +18,8 @@ from typing import Any, Final
 import msgspec
 
 from aftercommit.errors import InvalidOption
-from aftercommit.events.columns import CLAIMED, COLUMNS, GIVEN, WRITTEN, Column, Kind
+from aftercommit.events.columns import CLAIMED, COLUMNS, GIVEN, PLAIN, WRITTEN, Column, Kind
+from aftercommit.events.fields import JSON
 from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.words import WORDS
 
@@ -130,6 +131,7 @@ class Statements(dict[str, Statement]):
             "table_name": names.quoted(names.table),
             **{f"{noun}_table": names.qualified(names.side(noun)) for noun in SIDES},
             "now": dialect.now,
+            "plain": ", ".join((*(column.name for column in PLAIN), "content_type, created_at, available_at")),
             "written": ", ".join(column.name for column in WRITTEN),
             **dialect.words,
         }
@@ -201,6 +203,8 @@ class Statements(dict[str, Statement]):
                     text = self._read(COLUMNS, argument)
                 case "values":
                     text = _values(argument)
+                case "plain_values":
+                    text = _plain_values(argument)
                 case "held":
                     text = self._words[held]
                 case "now_plus" | "now_minus" if "." not in argument:
@@ -230,6 +234,12 @@ def _values(source: str) -> str:
     if source:
         values = _PARAMETER.sub(rf"{source}.\g<name>", values).replace("{now_plus:", f"{{now_plus:{source}.")
     return values
+
+
+def _plain_values(source: str) -> str:
+    """What the INSERT of a plain event writes: of parameters, or of the columns of a table of new rows."""
+    before = f"{source}." if source else ":"
+    return ", ".join((*(before + column.name for column in PLAIN), f"'{JSON}', {{now}}, {{now}}"))
 
 
 @cache

@@ -37,7 +37,7 @@ from aftercommit.stores.sql.rows import (
     POSITION,
     claimed_of,
     held_row,
-    insert_values,
+    inserted,
     to_micros,
 )
 from aftercommit.stores.sql.runs import head_of, run_values
@@ -201,18 +201,16 @@ class SqlStore:
         return Inserted(free_of(events) if self.capabilities.leases_firsts else None, refused)
 
     async def _insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
-        if len(events) == 1:
-            statement = self._sql["insert"]
-            await tx.execute(statement.sql, statement.values(insert_values(events[0], self._times)))
-            return
-        rows = [insert_values(event, self._times) for event in events]
-        if (array := self.dialect.array) is not None:
-            statement = self._sql["insert_many"]
-            columns = [array(column) for column in zip(*map(statement.values, rows), strict=True)]
-            await tx.execute(statement.sql, columns)
+        (one, many), values = inserted(events, self._times)
+        if len(values) == 1:
+            statement = self._sql[one]
+            await tx.execute(statement.sql, statement.values(values[0]))
+        elif self.dialect.array is not None:
+            statement = self._sql[many]
+            await tx.execute(statement.sql, self.dialect.columns(statement.names, list(map(statement.values, values))))
         else:  # in one call, which writes all or none
-            statement = self._sql["insert"]
-            await tx.execute_many(statement.sql, list(map(statement.values, rows)))
+            statement = self._sql[one]
+            await tx.execute_many(statement.sql, list(map(statement.values, values)))
 
     async def claim(self, request: ClaimRequest) -> Claim:
         refuse_nobody(request.owner)
