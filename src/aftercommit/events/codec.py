@@ -226,7 +226,18 @@ def encoder(serializer: Serializer, kind: type | None = None) -> Callable[[Any],
         decode = (_json_decoder if type(serializer) is JsonSerializer else _msgpack_decoder)(kind)
     except Exception:  # annotations that msgspec does not know, or that lead nowhere at run time
         return encode
-    return partial(_fitting, encode, decode)
+    return partial(_fitting_json, decode) if encode is encode_json else partial(_fitting, encode, decode)
+
+
+def _fitting_json(decode: Callable[[Payload], Any], value: Any) -> str:
+    """What can be decoded is JSON, and need not be read once more to see that."""
+    try:
+        encoded = _json.encode(value)
+        decode(encoded)
+        text = encoded.decode()
+    except Exception:
+        text = "null"
+    return str(_fitting(encode_json, decode, value)) if "null" in text else text
 
 
 def _fitting(encode: Callable[[Any], Payload], decode: Callable[[Payload], Any], value: Any) -> Payload:

@@ -78,6 +78,13 @@ class Composer:
         event_type, body, content_type, version, own_key, own_context = encoded
         if len(body) * 4 > MAX_PAYLOAD_BYTES:
             check_size(body)
+        envelope = EventEnvelope.__new__(EventEnvelope)
+        if not options and own_context is None and not self._has_providers:
+            establish(
+                envelope, event_type, body, content_type, version, None, None, GLOBAL, None, None, own_key, NO_HEADERS,
+                UNSET, UNSET,
+            )  # fmt: skip
+            return envelope
         headers, context = options.get("headers"), options.get("context")
         if self._has_providers or own_context is not None or headers is not None or context is not None:
             carried = self._carrying(headers, own_context, context)
@@ -85,7 +92,6 @@ class Composer:
             carried = NO_HEADERS
         key, aggregate_type = options.get("key"), options.get("aggregate_type")
         available_at, deliver_after = options.get("available_at"), options.get("deliver_after")
-        envelope = EventEnvelope.__new__(EventEnvelope)
         establish(
             envelope,
             event_type,
