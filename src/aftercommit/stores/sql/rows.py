@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -128,6 +129,14 @@ def held_row(lease: Lease, counted: int = 0) -> HeldRow:
 def as_group(values: Sequence[object]) -> str:
     """Many values as one parameter."""
     return msgspec.json.encode(values).decode()
+
+
+def all_claimed(rows: list[Any], request: ClaimRequest, times: Times) -> list[Claimed | Undecodable]:
+    """What a claim saw, in order of position. The list is used up: each row goes when it has become an event, so that
+    the garbage collector, which looks at all that the program has, is called half as often."""
+    now = times.read(rows[0][NOW])
+    rows.sort(key=itemgetter(POSITION), reverse=True)
+    return [claimed_of(rows.pop(), request, times, now) for _ in range(len(rows))]
 
 
 def claimed_of(
