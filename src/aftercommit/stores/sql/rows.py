@@ -134,7 +134,8 @@ def as_group(values: Sequence[object]) -> str:
 def all_claimed(rows: list[Any], request: ClaimRequest, times: Times) -> list[Claimed | Undecodable]:
     """What a claim saw, in order of position. The list is used up: each row goes when it has become an event, so that
     the garbage collector, which looks at all that the program has, is called half as often."""
-    now = times.read(rows[0][NOW])
+    now = rows[0][NOW]
+    now = instant(now) if isinstance(now, int) else times.read(now)
     rows.sort(key=itemgetter(POSITION), reverse=True)
     return [claimed_of(rows.pop(), request, times, now) for _ in range(len(rows))]
 

@@ -221,7 +221,7 @@ class SqlStore:
         rows, next_due = await self._explained(self._changes.claim(request, self._claim_values(request)))
         floor = None
         if len(rows) >= request.limit:
-            last = max(rows, key=lambda row: (row[AVAILABLE_AT], row[POSITION]))
+            last = max(rows, key=itemgetter(AVAILABLE_AT, POSITION))
             floor = (self._times.write(self._times.read(last[AVAILABLE_AT])), last[POSITION])
         if not rows:
             return Claim((), floor, next_due)
