@@ -17,7 +17,7 @@ from aftercommit import EventEnvelope, Fixed, OutboxConfig, service
 from aftercommit.delivery import worker as dispatcher
 from aftercommit.delivery.agenda import THE_REST, Agenda, Place
 from aftercommit.delivery.lanes import Lanes
-from aftercommit.delivery.leases import Held, Holding
+from aftercommit.delivery.leases import Held, Holding, Unsettled
 from aftercommit.events.claims import Claimed, Lease, RowKey
 from aftercommit.events.order import OrderKey
 from aftercommit.events.outcome import RELEASE, Outcome
@@ -172,7 +172,7 @@ class Ledger:
 
     def let_go(self, holding: Holding, epoch: int) -> None:
         if self._held is not None:
-            self.release(self._held.let_go([(holding, epoch)])[1])
+            self.release(self._held.let_go([Unsettled(holding, RELEASE, epoch)])[1])
 
     async def answered(self, entry: tuple[Holding, Outcome]) -> None:
         return

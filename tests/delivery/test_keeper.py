@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 from aftercommit import EventEnvelope, EventStatus
-from aftercommit.delivery.leases import Held, Keeper
+from aftercommit.delivery.leases import Held, Keeper, Unsettled
 from aftercommit.events.claims import USABLE, Lease, RowKey, deadline_of
-from aftercommit.events.outcome import Done
+from aftercommit.events.outcome import DONE, Done
 from tests.delivery.faulty import (
     Unreachable,
     claimed,
@@ -108,7 +108,7 @@ def test_a_row_that_was_let_go_is_not_brought_back(world: World) -> None:
         row = claimed(runtime, valid_for=1)
         held = Held(runtime)
         (holding,) = held.admit([row])
-        held.let_go([(holding, holding.lease.epoch)])
+        held.let_go([Unsettled(holding, DONE, holding.lease.epoch)])
         held.renew([row.lease], {row.lease.key}, runtime.clock() + 99)
         assert len(held) == 0
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from aftercommit.delivery.agenda import Agenda
-from aftercommit.delivery.leases import Held
+from aftercommit.delivery.leases import Held, Unsettled
 from aftercommit.events.claims import Claim
 from aftercommit.events.order import Head, Heads, HeadsRequest, HeadState, KeyClaimRequest, OrderKey
+from aftercommit.events.outcome import DONE
 from aftercommit.ordering import keys as by_key
 from aftercommit.ordering.keys import LookByKey
 from tests.delivery.faulty import Unreachable, agenda_of, claimed, plain_config, with_runtime
@@ -236,7 +237,7 @@ def test_a_round_remembers_a_key_whose_head_is_in_memory_here(world: World) -> N
         (holding,) = held.admit([claimed(runtime, order_key=A)])
         await look.claim(10)
         assert table.claims == [], "it is not claimed while it runs"
-        free, _ = held.let_go([(holding, holding.lease.epoch)])
+        free, _ = held.let_go([Unsettled(holding, DONE, holding.lease.epoch)])
         table.states = {}
         agenda.freed(free)
         assert len((await look.claim(10)).claim.rows) == 1

@@ -118,18 +118,20 @@ class Held:
         del self._keys[key]
         return True
 
-    def let_go(self, holdings: Iterable[tuple[Holding, int]]) -> tuple[list[OrderKey], list[Holding]]:
+    def let_go(self, settled: Iterable[Unsettled]) -> tuple[list[OrderKey], list[Holding]]:
         """Let go of these, each held under an epoch: the keys of which nothing is held any more, and the holdings that
         were claimed anew meanwhile and stay."""
-        free, kept = [], []
+        free, kept, rows = [], [], self._rows
         with self._lock:
-            for holding, epoch in holdings:
-                if self._rows.get(holding.lease.key) is not holding:
+            for entry in settled:
+                holding = entry.holding
+                lease = holding.lease
+                if rows.get(lease.key) is not holding:
                     continue
-                if holding.lease.epoch != epoch:
+                if lease.epoch != entry.epoch:
                     kept.append(holding)
                     continue
-                del self._rows[holding.lease.key]
+                del rows[lease.key]
                 key = holding.order_key
                 if key is not None and self._is_free_without_one(key):
                     free.append(key)

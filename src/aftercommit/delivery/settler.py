@@ -93,7 +93,7 @@ class Settler(Service):
     def let_go(self, holding: Holding, epoch: int) -> None:
         """Forget a row whose lease under that epoch is another's by now; nothing is written of it. One that was claimed
         anew meanwhile is given back."""
-        free, claimed_anew = self._held.let_go([(holding, epoch)])
+        free, claimed_anew = self._held.let_go([Unsettled(holding, RELEASE, epoch)])
         if free:
             self._agenda.freed(free)
         self.release(claimed_anew)
@@ -248,7 +248,7 @@ class Settler(Service):
 
     def _close(self, group: Sequence[Unsettled], refused: Collection[RowKey]) -> None:
         """The store has answered: let go of what is settled and of what was lost."""
-        free, claimed_anew = self._held.let_go([(entry.holding, entry.epoch) for entry in group])
+        free, claimed_anew = self._held.let_go(group)
         counts: Counter[str] = Counter()
         for entry in group:
             is_refused = bool(refused) and entry.holding.lease.key in refused

@@ -128,7 +128,7 @@ class AsyncpgLink(Link):
     async def run(self, sql: str, parameters: Sequence[object]) -> QueryResult:
         """Parsed anew, whatever the connection has cached, and under no name, which a pooler's session may have."""
         statement = await self.raw.prepare(sql, name="")
-        rows = list(map(tuple, await statement.fetch(*parameters)))
+        rows = await statement.fetch(*parameters)
         return QueryResult(rows, _count_of(statement.get_statusmsg()))
 
     async def command(self, *words: str) -> int:
@@ -205,6 +205,7 @@ class AsyncpgPool:
         returning.add_done_callback(self._returning.discard)
 
     async def _give(self, link: Link) -> None:
+        await asyncio.sleep(0)  # a worker that has been woken by the same commit goes first
         try:
             await self.pool.release(link.raw)
         except Exception as error:

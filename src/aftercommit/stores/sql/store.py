@@ -35,6 +35,7 @@ from aftercommit.stores.sql.rows import (
     EVENT_KEY,
     NOW,
     POSITION,
+    all_claimed,
     claimed_of,
     held_row,
     inserted,
@@ -217,13 +218,11 @@ class SqlStore:
         rows, next_due = await self._explained(self._changes.claim(request, self._claim_values(request)))
         floor = None
         if len(rows) >= request.limit:
-            last = max(rows, key=lambda row: (row[AVAILABLE_AT], row[POSITION]))
+            last = max(rows, key=itemgetter(AVAILABLE_AT, POSITION))
             floor = (self._times.write(self._times.read(last[AVAILABLE_AT])), last[POSITION])
         if not rows:
             return Claim((), floor, next_due)
-        rows.sort(key=itemgetter(POSITION))
-        now = self._times.read(rows[0][NOW])
-        return Claim([claimed_of(row, request, self._times, now) for row in rows], floor, next_due)
+        return Claim(all_claimed(rows, request, self._times), floor, next_due)
 
     def _claim_values(self, request: ClaimRequest) -> dict[str, object]:
         floor = request.floor if isinstance(request.floor, tuple) else (self._times.earliest, -1)
