@@ -26,8 +26,8 @@ from aftercommit.ports import EventStore, Runtime
 #: Heads that one look of a round passes by at most.
 PROBES: Final = 500
 
-#: Rows of a key that a claim asks for, at least and at most, where there are more keys than it has room for. One alone
-#: would have each key looked at again, only to find nothing behind it; and other keys wait while long runs are delivered.
+#: Rows of a key that a claim asks for, at least and at most, where there are more keys than it has room for. With one
+#: alone each key would be looked at again, only to find nothing behind it; and other keys wait for those of long runs.
 SHORTEST: Final = 2
 LONGEST: Final = 16
 
