@@ -19,10 +19,6 @@ class Found(NamedTuple):
     is_all: bool
     is_full: bool = False
 
-    def size(self, limit: int) -> int:
-        """How many rows it came to, for whoever reckons the next one."""
-        return limit if self.is_full else len(self.claim.rows)
-
 
 class Look(Protocol):
     """A way to find rows that can be claimed."""

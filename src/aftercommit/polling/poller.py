@@ -141,7 +141,7 @@ class OutboxPoller(Service):
             return None
         found = await self.claim(limit)
         rows = found.claim.rows
-        self.batch.after(found.size(limit), limit)
+        self.batch.after(limit if found.is_full else len(rows), limit)
         if rows:
             self._hand_over(found.claim)
         self._plan(found)
