@@ -63,12 +63,12 @@ class Owned:
 
 
 def look_of(
-    runtime: Any, table: Table, owned: Collection[int] = ALL, held: Held | None = None
+    runtime: Any, table: Table, owned: Collection[int] = ALL, held: Held | None = None, **options: Any
 ) -> tuple[LookByKey, Agenda]:
     agenda = agenda_of(runtime, held, horizon=3600.0)
     store: Any = table
     ownership: Any = Owned(owned)
-    return LookByKey(runtime, store, agenda, ownership, plain_config(ordered=True), owner="me"), agenda
+    return LookByKey(runtime, store, agenda, ownership, plain_config(ordered=True, **options), owner="me"), agenda
 
 
 def next_in(agenda: Agenda) -> float | None:
@@ -113,13 +113,42 @@ def test_a_round_claims_whatever_is_ready(world: World) -> None:
 
 def test_the_rows_of_a_claim_are_shared_by_its_keys(world: World) -> None:
     async def scenario(runtime: Any) -> None:
-        for keys, run in ((1, 10), (3, 3), (10, 1), (25, 1)):
+        for keys, run in ((1, 20), (3, 6), (10, 2), (25, 2)):
             table = Table(runtime, {OrderKey(0, f"{number:02d}"): 99 for number in range(keys)})
             look, _ = look_of(runtime, table)
-            found = await look.claim(10)
+            found = await look.claim(20)
             assert table.claims[0].run == run
             assert len(table.claims[0].keys) == min(keys, 10)
-            assert len(found.claim.rows) <= 10
+            assert len(found.claim.rows) <= 20
+            assert found.is_full == (keys >= 10)
+
+    with_runtime(world, scenario)
+
+
+def test_runs_grow_while_keys_have_more_and_shrink_when_they_have_less(world: World) -> None:
+    async def scenario(runtime: Any) -> None:
+        many = [OrderKey(0, f"{number:03d}") for number in range(400)]
+        table = Table(runtime, dict.fromkeys(many, 99))
+        look, _ = look_of(runtime, table)
+        for _ in range(6):
+            assert len((await look.claim(200)).claim.rows) <= 200
+        assert [request.run for request in table.claims] == [2, 4, 8, 16, 16, 16]
+        assert [len(request.keys) for request in table.claims][:4] == [100, 50, 25, 12], "about as many rows in all"
+        table.rows = dict.fromkeys(many, 1)
+        for _ in range(5):
+            await look.claim(200)
+        assert [request.run for request in table.claims][-5:] == [16, 8, 4, 2, 2]
+
+    with_runtime(world, scenario)
+
+
+def test_runs_never_grow_so_long_that_workers_have_no_key(world: World) -> None:
+    async def scenario(runtime: Any) -> None:
+        table = Table(runtime, {OrderKey(0, f"{number:03d}"): 99 for number in range(400)})
+        look, _ = look_of(runtime, table, worker_count=40)
+        for _ in range(4):
+            await look.claim(200)
+        assert [len(request.keys) for request in table.claims] == [100, 80, 80, 80]
 
     with_runtime(world, scenario)
 

@@ -120,9 +120,10 @@ class Lanes(Generic[T]):
     # ------------------------------------------------------------ taking
 
     def take_now(self) -> T | None:
-        """The next item, without the mutex; None when there is none, or one for which it is needed."""
+        """The next item, if there is one; without the mutex where it is not needed."""
         if self._suspects or self._cold_guarded or self._hot_guarded:
-            return None
+            with self._monitor:
+                return (self._next() or (None,))[0]
         self._busy.append(None)
         hot, cold = self._hot, self._cold
         try:
@@ -293,9 +294,8 @@ class Lanes(Generic[T]):
 
     def close(self) -> None:
         """Take nothing new; what waits may still be taken."""
-        with self._monitor:
-            with self._slots:
-                self._is_closed = True
+        with self._monitor, self._slots:
+            self._is_closed = True
             self._gathering.wait_no_more()
             self._monitor.notify_all()
 

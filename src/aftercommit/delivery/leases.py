@@ -84,7 +84,7 @@ class Held:
 
     def admit(self, rows: Iterable[Claimed]) -> list[Holding]:
         """New holdings; none for a row that is held already, whose epoch and deadline are then replaced."""
-        admitted, now = [], self._runtime.clock()
+        admitted, keys, now = [], list[OrderKey](), self._runtime.clock()
         with self._lock:
             for claimed in rows:
                 lease, key = claimed.lease, claimed.order_key
@@ -93,12 +93,14 @@ class Held:
                     holding = self._rows[lease.key] = Holding(lease, claimed, now, key, claimed.is_suspect)
                     admitted.append(holding)
                     if key is not None:
-                        self._keys[key] += 1
+                        keys.append(key)
                 elif lease.epoch > held.lease.epoch:  # of two claims the later one stands on the row
                     if lease.epoch > held.lease.epoch + 1:  # which a claim raises by one
                         held.is_overtaken = True
                         held.is_suspect = held.is_suspect or claimed.is_suspect
                     held.lease = lease
+            if keys:
+                self._keys.update(keys)
         return admitted
 
     def expect(self, keys: Iterable[OrderKey]) -> None:
@@ -109,19 +111,22 @@ class Held:
     def not_expected(self, keys: Iterable[OrderKey]) -> list[OrderKey]:
         """The rows have come, or never will: the keys of which nothing is held any more."""
         with self._lock:
-            return [key for key in keys if self._is_free_without_one(key)]
+            return self._free_without(keys)
 
-    def _is_free_without_one(self, key: OrderKey) -> bool:
-        self._keys[key] -= 1
-        if self._keys[key]:
-            return False
-        del self._keys[key]
-        return True
+    def _free_without(self, keys: Iterable[OrderKey]) -> list[OrderKey]:
+        """One row less of each, as often as it is among them."""
+        free = []
+        for key, count in Counter(keys).items():
+            self._keys[key] -= count
+            if not self._keys[key]:
+                del self._keys[key]
+                free.append(key)
+        return free
 
     def let_go(self, settled: Iterable[Unsettled]) -> tuple[list[OrderKey], list[Holding]]:
         """Let go of these, each held under an epoch: the keys of which nothing is held any more, and the holdings that
         were claimed anew meanwhile and stay."""
-        free, kept, rows = [], [], self._rows
+        keys, kept, rows = list[OrderKey](), list[Holding](), self._rows
         with self._lock:
             for entry in settled:
                 holding = entry.holding
@@ -132,10 +137,9 @@ class Held:
                     kept.append(holding)
                     continue
                 del rows[lease.key]
-                key = holding.order_key
-                if key is not None and self._is_free_without_one(key):
-                    free.append(key)
-        return free, kept
+                if (key := holding.order_key) is not None:
+                    keys.append(key)
+            return self._free_without(keys) if keys else [], kept
 
     def has(self, key: OrderKey) -> bool:
         """Whether a row of this key is held."""

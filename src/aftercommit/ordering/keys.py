@@ -26,6 +26,11 @@ from aftercommit.ports import EventStore, Runtime
 #: Heads that one look of a round passes by at most.
 PROBES: Final = 500
 
+#: Rows of a key that a claim asks for, at least and at most, where there are more keys than it has room for. With one
+#: alone each key would be looked at again, only to find nothing behind it; and other keys wait for those of long runs.
+SHORTEST: Final = 2
+LONGEST: Final = 16
+
 #: Seconds by which two looks may differ on when a row is due. Each says it a little late, never early.
 SAME: Final = 0.05
 
@@ -54,6 +59,9 @@ class LookByKey:
         self._lock_timeout = config.lock_timeout
         self._rule = rule_of(config)
         self._sweep = Sweep()
+        self._run = SHORTEST
+        #: Fewer keys than this would leave workers without an event that may run.
+        self._fewest_keys = 2 * config.worker_count
         self._begins_round = True
         # When rounds have put keys on the agenda for later; the next round finds the same ones again.
         self._later: dict[OrderKey, float] = {}
@@ -72,9 +80,10 @@ class LookByKey:
             await self._walk()  # a piece of the round with every claim, so that calls cannot hold it up
         while not self._sweep.is_over and not self._agenda.ready:
             await self._walk()
-        keys = self._agenda.take(limit, owned)
+        most = max(limit // self._run, min(limit, self._fewest_keys))
+        keys = self._agenda.take(most, owned)
         claim = await self._claim(keys, limit) if keys else _NOTHING
-        return Found(claim, is_all=self._sweep.is_over and not self._agenda.ready)
+        return Found(claim, is_all=self._sweep.is_over and not self._agenda.ready, is_full=len(keys) >= most)
 
     async def _walk(self) -> None:
         """One piece of the round: what is ready goes on the agenda now, what will be before the next round for then."""
@@ -120,6 +129,10 @@ class LookByKey:
         # A full run has more behind it; it is looked at again once these are out of memory.
         if full := [key for key in keys if lengths[key] >= run]:
             self._agenda.add(full)
+        if len(claim.rows) >= len(keys) * self._run:
+            self._run = min(2 * self._run, LONGEST)
+        elif 2 * len(claim.rows) < len(keys) * self._run:
+            self._run = max(self._run // 2, SHORTEST)
         return claim
 
 

@@ -13,10 +13,11 @@ FLOOR_AGE: Final = 2.0
 
 
 class Found(NamedTuple):
-    """What one look claimed, and whether there was nothing else to claim."""
+    """What one look claimed, whether there was nothing else to claim, and whether it asked for all that it might."""
 
     claim: Claim
     is_all: bool
+    is_full: bool = False
 
 
 class Look(Protocol):
@@ -60,4 +61,5 @@ class LookByTime:
             )
         )
         self._floor = claim.floor
-        return Found(claim, is_all=not has_floor and len(claim.rows) < limit)
+        is_full = len(claim.rows) >= limit
+        return Found(claim, is_all=not has_floor and not is_full, is_full=is_full)

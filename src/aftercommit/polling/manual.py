@@ -107,7 +107,8 @@ class ManualDelivery:
                 limit, began = self._poller.batch.size, self._runtime.clock()
                 found = await self._deliver_here(limit)
                 is_quick = self._runtime.clock() - began < _QUICK
-                self._poller.batch.after(len(found.claim.rows) if is_quick else 0, limit)
+                size = limit if found.is_full else len(found.claim.rows)
+                self._poller.batch.after(size if is_quick else 0, limit)
                 if found.is_all and not found.claim.rows:
                     return True
                 if found.is_all:

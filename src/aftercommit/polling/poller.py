@@ -141,7 +141,7 @@ class OutboxPoller(Service):
             return None
         found = await self.claim(limit)
         rows = found.claim.rows
-        self.batch.after(len(rows), limit)
+        self.batch.after(limit if found.is_full else len(rows), limit)
         if rows:
             self._hand_over(found.claim)
         self._plan(found)
@@ -177,8 +177,8 @@ class OutboxPoller(Service):
     def deliverable(self, claim: Claim) -> list[list[Claimed]]:
         """What of a claim may be delivered: events of one key together, in their order, any other event alone; what may
         end this process comes last. The rest is settled as dead at once, and what that blocks is given back."""
-        if (plain := _plain(claim)) is not None:
-            return [[row] for row in plain]
+        if (sound := _sound(claim)) is not None and all(row.order_key is None for row in sound):
+            return [[row] for row in sound]
         runs: dict[OrderKey | RowKey, list[Row]] = {}
         for row in claim.rows:
             runs.setdefault(row.order_key or row.lease.key, []).append(row)
@@ -209,7 +209,7 @@ class OutboxPoller(Service):
         return worker_lost(row.abandoned)
 
     def _hand_over(self, claim: Claim) -> None:
-        if self._dispatcher is not None and (plain := _plain(claim)) and self._dispatcher.enqueue_all(plain):
+        if self._dispatcher is not None and (sound := _sound(claim)) and self._dispatcher.enqueue_all(sound):
             return
         runs = self.deliverable(claim)
         if self._dispatcher is not None and self._dispatcher.enqueue_all(chain.from_iterable(runs)):
@@ -241,9 +241,9 @@ class OutboxPoller(Service):
         self._agenda.found(row.lease.key.event_id for row in claim.rows)
 
 
-def _plain(claim: Claim) -> list[Claimed] | None:
-    """The rows, if nothing is to be said of any of them: nearly always, where no order is kept."""
-    rows = [row for row in claim.rows if isinstance(row, Claimed) and row.order_key is None and not row.abandoned]
+def _sound(claim: Claim) -> list[Claimed] | None:
+    """The rows, if nothing is to be said of any of them: nearly always."""
+    rows = [row for row in claim.rows if isinstance(row, Claimed) and not row.abandoned]
     return rows if len(rows) == len(claim.rows) else None
 
 

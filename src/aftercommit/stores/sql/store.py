@@ -257,15 +257,12 @@ class SqlStore:
             "is_alone": self._is_alone(),
         }
         rows = await self._explained(self._runs.claim_keys(request, values))
+        if not rows:
+            return Claim(())
         rows.sort(key=itemgetter(POSITION))
-        keys = {key.key: key for key in request.keys}
+        now, keys = self._times.read(rows[0][NOW]), {key.key: key for key in request.keys}
         return Claim(
-            [
-                claimed_of(
-                    row, request, self._times, self._times.read(row[NOW]), keys.get(row[EVENT_KEY] or row[EVENT_ID])
-                )
-                for row in rows
-            ]
+            [claimed_of(row, request, self._times, now, keys.get(row[EVENT_KEY] or row[EVENT_ID])) for row in rows]
         )
 
     async def settle(self, settlements: Sequence[Settlement]) -> Collection[RowKey]:

@@ -1,8 +1,9 @@
 -- Lease the run of each key: its unbroken prefix of rows that are due and free. They are listed as one snapshot has them,
 -- then locked where they are; one that has changed since has moved, and it ends the run, as does one that somebody else
 -- has locked: nothing behind it is leased. A lock may fall on the newer version of a row, so the places are compared.
--- Where rows that are not due are passed over, these are locked too, and get a new epoch. So they move, and another
--- claimer for whom one of them has fallen due since leases nothing beside us.
+-- Where rows that are not due are passed over, a run is whole or nothing: these are locked too, and get a new epoch. So
+-- they move, and another claimer for whom one of them has fallen due since leases nothing beside us.
+-- What is leased is said as a number, which the planner takes for rare: else it reads all of a table that is not large.
 -- As in `claim`, the commit does not wait for the disk.
 WITH listed AS MATERIALIZED (
   SELECT asked.number, first.place, first.position, first.is_due
@@ -37,8 +38,9 @@ WITH listed AS MATERIALIZED (
 ),
 locked AS MATERIALIZED (
   SELECT row.place, row.locked_by, listed.is_due,
-    bool_and(row.place IS NOT NULL) OVER (PARTITION BY listed.number ORDER BY listed.position) AS is_unbroken,
-    bool_and(row.place IS NOT NULL) OVER (PARTITION BY listed.number) AS is_whole
+    bool_and(row.place IS NOT NULL) OVER (
+      PARTITION BY listed.number ORDER BY CASE WHEN :stops THEN listed.position END
+    ) AS is_unbroken
   FROM listed
   LEFT JOIN LATERAL (
     SELECT ctid AS place, locked_by
@@ -50,18 +52,15 @@ locked AS MATERIALIZED (
 unhurried AS MATERIALIZED (
   SELECT CASE WHEN :is_alone THEN set_config('synchronous_commit', 'off', true) END
 ),
-leased AS (
+passed_over AS (
   UPDATE {table} AS row
-  SET lease_epoch = row.lease_epoch + 1,
-      locked_by = CASE WHEN locked.is_due THEN :owner ELSE row.locked_by END,
-      locked_at = CASE WHEN locked.is_due THEN {now} ELSE row.locked_at END,
-      lease_until = CASE WHEN locked.is_due THEN {now_plus:lock_timeout}
-        ELSE row.lease_until END
-  FROM locked, unhurried
-  WHERE row.ctid = locked.place
-    AND CASE WHEN :stops THEN locked.is_unbroken ELSE locked.is_whole END
-  RETURNING row.*, locked.is_due, locked.locked_by AS locked_before
+  SET lease_epoch = row.lease_epoch + 1
+  FROM locked
+  WHERE row.ctid = locked.place AND (locked.is_unbroken AND NOT locked.is_due)::integer = 1 AND NOT :stops
 )
-SELECT {claimed}, lease_epoch - 1, coalesce(locked_before <> :owner, false), {now} AT TIME ZONE 'UTC'
-FROM leased
-WHERE is_due
+UPDATE {table} AS row
+SET locked_by = :owner, locked_at = {now}, lease_until = {now_plus:lock_timeout},
+    lease_epoch = row.lease_epoch + 1
+FROM locked, unhurried
+WHERE row.ctid = locked.place AND (locked.is_unbroken AND locked.is_due)::integer = 1
+RETURNING {claimed:row}, row.lease_epoch - 1, coalesce(locked.locked_by <> :owner, false), {now} AT TIME ZONE 'UTC'
