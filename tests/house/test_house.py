@@ -148,7 +148,7 @@ def test_an_outbox_on_sqlite_loads_no_event_loop_no_other_store_and_no_third_pac
 #: What only a started outbox needs, or one on SQLite, or whoever asks for a diagnosis.
 _WHEN_USED = re.compile(
     r"aftercommit\.(engine|assembly|spans|ordering|delivery\.(?!agenda|leases)|polling\.(poller|manual|due|trigger)"
-    r"|stores\.(sql|sqlite)|effects|settings|relays|observers|inbox|tail|cli|web)\b"
+    r"|stores\.(sql\b|sqlite\.(?!write_lock))|(effects|settings|relays|observers|inbox|tail|cli|web)\b)"
 )
 
 #: What ours could bring along, and has no need of. Much of it is dear: a compiler, archives, a parser of addresses.

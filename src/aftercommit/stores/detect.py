@@ -11,6 +11,9 @@ from aftercommit.errors import InvalidOption, OutboxError, UnknownStore
 from aftercommit.events.order import UNORDERED, Order
 from aftercommit.ports import Colour, EventStore
 
+# Loaded before any outbox: after a fork its locks are made anew before an outbox of the child gives up its connections.
+from aftercommit.stores.sqlite import write_lock as _first_after_a_fork  # noqa: F401
+
 #: Makes a store of the wanted colour from a target and the store's options.
 OpenStore = Callable[..., EventStore]
 
