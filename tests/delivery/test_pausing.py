@@ -131,7 +131,8 @@ def test_a_pause_ends_by_itself(world: World, colour: Colouring) -> None:
             await write(outbox, "A")
             await seen.reach(1)
             await world.until_settled(1)
-            assert await outbox.paused() == []
+            while await outbox.paused():  # the clock of the database may still say a moment less
+                pass
 
     world.run(scenario)
 

@@ -67,7 +67,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> CollectorRegistry:
         await world.until("SELECT count(*) = 2 FROM outbox_event WHERE status IN (1, 3)")
         await outbox.pause(event_type="Other")
         outbox._engine.collector.call()
-        await until(lambda: value(registry, "outbox_dead") == 1)
+        await until(lambda: value(registry, "outbox_dead") == 1 and "outbox_paused_seconds" in samples(registry))
         exporter = outbox._engine.meter._exporter
         exporter.lease_lost("Good", "good")
         for result in get_args(DeliveryResult):

@@ -6,11 +6,11 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from shutil import which
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from aftercommit.errors import SchemaMismatch, StoreBusy
 from aftercommit.events.claims import NewEvent, RowKey

@@ -77,3 +77,4 @@ async def behind(way: Way, proxy: Proxy) -> AsyncIterator[PostgresWakeups]:
         await listener.receive()
         yield listener
         await listener.close()
+        await through.close()

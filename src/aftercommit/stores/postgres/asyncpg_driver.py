@@ -205,7 +205,6 @@ class AsyncpgPool:
         returning.add_done_callback(self._returning.discard)
 
     async def _give(self, link: Link) -> None:
-        await asyncio.sleep(0)  # a worker that has been woken by the same commit goes first
         try:
             await self.pool.release(link.raw)
         except Exception as error:
