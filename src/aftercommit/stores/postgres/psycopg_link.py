@@ -22,6 +22,7 @@ from aftercommit.stores.postgres.lenders import Engine, OwnPool
 from aftercommit.stores.postgres.link import Link, modes_of
 from aftercommit.stores.postgres.loops import LoopSignal, cancellations, heard
 from aftercommit.stores.postgres.psycopg_listening import PsycopgListening, ThreadSignal
+from aftercommit.stores.postgres.psycopg_prepared import for_cursor, name_of, texts_of
 from aftercommit.stores.sql.aio import TaskTurn
 from aftercommit.stores.sql.connections import ThreadTurn, Turn
 from aftercommit.stores.sql.execution import Fault
@@ -148,9 +149,20 @@ class PsycopgLink(Link):
         self._owners: Any = None
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        cursor = self._cursor = self._cursor or psycopg.Cursor(self.raw, row_factory=tuple_row)
-        cursor.execute(sql, parameters or None)
+        raw, texts = self.raw, texts_of(self.raw, parameters)
+        if texts:
+            with raw.lock:
+                if (name := name_of(raw, sql)) is not None:
+                    raw.pgconn.send_query_prepared(name, texts)
+                    (result,) = raw.wait(generators.execute(raw.pgconn))
+                    return self._matched(result)
+        cursor = self._cursor = self._cursor or psycopg.Cursor(raw, row_factory=tuple_row)
+        cursor.execute(sql, for_cursor(cursor, texts) if texts else parameters or None)
         return int(cursor.rowcount)
+
+    def _matched(self, result: PGresult) -> int:
+        self._refuse_failed(result)
+        return int(result.command_tuples or 0)
 
     async def run(self, sql: str, parameters: Sequence[object]) -> QueryResult:
         cursor = psycopg.Cursor(self.raw, row_factory=tuple_row).execute(sql, parameters or None, prepare=False)
@@ -216,8 +228,15 @@ class AsyncPsycopgLink(PsycopgLink):
     cancellations = staticmethod(cancellations)
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        cursor = self._cursor = self._cursor or psycopg.AsyncCursor(self.raw, row_factory=tuple_row)
-        await heard(cursor.execute(sql, parameters or None))
+        raw, texts = self.raw, texts_of(self.raw, parameters)
+        if texts:
+            async with raw.lock:
+                if (name := name_of(raw, sql)) is not None:
+                    raw.pgconn.send_query_prepared(name, texts)
+                    (result,) = await heard(raw.wait(generators.execute(raw.pgconn)))
+                    return self._matched(result)
+        cursor = self._cursor = self._cursor or psycopg.AsyncCursor(raw, row_factory=tuple_row)
+        await heard(cursor.execute(sql, for_cursor(cursor, texts) if texts else parameters or None))
         return int(cursor.rowcount)
 
     async def run(self, sql: str, parameters: Sequence[object]) -> QueryResult:
