@@ -68,6 +68,21 @@ def test_keys_are_taken_in_order_of_calling_and_once(world: World) -> None:
     with_runtime(world, scenario)
 
 
+def test_a_look_for_rows_of_this_process_is_known_as_such_and_the_next_one_is_not(world: World) -> None:
+    async def scenario(runtime: Any) -> None:
+        agenda, _ = agenda_with(runtime)
+        agenda.wrote(EVERYWHERE)
+        assert is_called(agenda)
+        assert not agenda.is_for_own, "it has not begun"
+        assert looked(agenda)
+        assert agenda.is_for_own
+        agenda.add(EVERYWHERE)
+        looked(agenda)
+        assert not agenda.is_for_own
+
+    with_runtime(world, scenario)
+
+
 def test_a_key_of_which_a_row_is_in_memory_waits_until_it_is_let_go(world: World) -> None:
     async def scenario(runtime: Any) -> None:
         agenda, in_memory = agenda_with(runtime, A)

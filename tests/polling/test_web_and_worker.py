@@ -102,3 +102,23 @@ def test_the_pace_is_quick_after_a_find_and_slows_down_to_the_interval() -> None
     assert [pace.after(count) for count in (1, 0, 0, 0, 0, 0, 50)] == ms(20, 40, 80, 100, 200, 400, 20)
     hasty = Pace(*ms(10, 40, 20), batch_size=100)
     assert [hasty.after(count) for count in (50, 1, 0)] == ms(10, 20, 40), "it is quick enough already"
+    assert [pace.after(count, is_own=True) for count in (1, 50)] == ms(20, 20), "which is left as it is"
+    rested = Pace(*ms(100, 400, 20), batch_size=100)
+    assert [rested.after(0), rested.after(0), rested.after(1, is_own=True)] == ms(200, 400, 100)
+
+
+def test_what_a_process_writes_for_itself_makes_its_poller_no_quicker(world: World) -> None:
+    """It is told of each; only others' events have to be looked for."""
+
+    async def scenario() -> None:
+        seen = Collector()
+        outbox = world.outbox(poll_interval="1h", hot_path=False)
+        outbox.register("Told", lambda event: seen.add(int(event.payload_json)))
+        await outbox.start()
+        await outbox.poll()  # the look of the start is over: it might see a row before it is told of it
+        for number in range(3):
+            await write(outbox, number)
+            await seen.reach(number + 1)
+        assert outbox._engine.poller.interval == timedelta(hours=1)
+
+    world.run(scenario)

@@ -41,6 +41,8 @@ class Agenda:
         self._held = held
         self._longest = interval.total_seconds()
         self._is_called = self._goes_round = True
+        #: Whether the look that is under way goes after rows that this process has committed itself.
+        self.is_for_own = self._has_own = False
         self._next_look = self._next_round = self._rested_at = float("-inf")
         # Keys to look at now, in order of adding, each once.
         self._ready: dict[OrderKey, None] = {}
@@ -59,6 +61,12 @@ class Agenda:
         """Look there after so many seconds. False when some keys are too many to remember."""
         with self.monitor:
             return self.add_inside(place, after)
+
+    def wrote(self, place: Place) -> None:
+        """This process has committed rows there: look now. That they are found says nothing about what others write."""
+        with self.monitor:
+            self._has_own = True
+            self.add_inside(place)
 
     def add_inside(self, place: Place, after: float = 0.0) -> bool:
         """The same, where the mutex is held already."""
@@ -153,6 +161,7 @@ class Agenda:
             self._next_round = float("inf")
             self._rested_at = now + interval
         self._fall_due()  # now: what this look has no room for calls no second time
+        self.is_for_own, self._has_own = self._has_own, False
         self._is_called = False
         self._next_look = float("inf")
         self._looks_for_expected = now >= self._expected_at

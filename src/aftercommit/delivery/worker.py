@@ -300,7 +300,7 @@ class HotPathway:
                 log.warning("the hot lane is full: %d events are left to the poller", dropped)
 
     def _tell(self, events: Sequence[EventEnvelope]) -> None:
-        self._agenda.add(EVERYWHERE)
+        self._agenda.wrote(EVERYWHERE)
         if self._announcer is not None:
             self._announcer.tell_everything()
 

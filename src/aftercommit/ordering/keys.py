@@ -250,7 +250,7 @@ class OrderedHotPath(HotPathway):
         owned = self._ownership.owned
         ready = {order_key_of(event): None for event in events if not event.is_delayed}
         if mine := [key for key in ready if key.partition in owned]:
-            self._agenda.add(mine)
+            self._agenda.wrote(mine)
         if self._announcer is not None and len(mine) < len(ready):
             self._announcer.tell(key for key in ready if key.partition not in owned)
         for event in events:

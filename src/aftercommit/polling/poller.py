@@ -229,7 +229,7 @@ class OutboxPoller(Service):
         claim = found.claim
         if self._meter.exports:
             self._meter.record("oldest_lag_ms", oldest_lag(claim.rows))
-        interval = self._pace.after(len(claim.rows)).total_seconds()
+        interval = self._pace.after(len(claim.rows), is_own=self._agenda.is_for_own).total_seconds()
         if not found.is_all:
             self._agenda.add(THE_REST)
         elif claim.next_due is not None:
@@ -288,10 +288,11 @@ class Pace:
         self._maximum = minimum if maximum is None else maximum
         self._busy_from = batch_size * _BUSY
 
-    def after(self, count: int) -> timedelta:
-        """The interval behind a cycle that claimed so many rows."""
+    def after(self, count: int, *, is_own: bool = False) -> timedelta:
+        """The interval behind a cycle that claimed so many rows. This process's own say nothing about others, who
+        write here and cannot wake it."""
         if count and self._quickest < self._minimum:
-            self.interval = self._quickest
+            self.interval = min(self.interval, self._minimum) if is_own else self._quickest
         elif count > self._busy_from:
             self.interval = self._minimum
         else:

@@ -24,7 +24,7 @@ class OwnPace(Protocol):
 
     interval: timedelta
 
-    def after(self, count: int) -> timedelta: ...
+    def after(self, count: int, *, is_own: bool = False) -> timedelta: ...
 
 
 class TriggeredPace:
@@ -36,9 +36,9 @@ class TriggeredPace:
         self._trigger = trigger
         self._meter = meter
 
-    def after(self, count: int) -> timedelta:
+    def after(self, count: int, *, is_own: bool = False) -> timedelta:
         """The interval behind a cycle that claimed so many rows."""
-        interval = self._own.after(count)
+        interval = self._own.after(count, is_own=is_own)
         try:
             chosen = duration(self._trigger(PollResult(count, interval)), name="poll_trigger")
             self.interval = min(max(chosen, SHORTEST), LONGEST)
