@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ import pytest
 from aftercommit.errors import SchemaMissing
 from aftercommit.events.records import EventFilter
 from aftercommit.ports import Colour
+from aftercommit.stores.sql.rows import NEXT_DUE
 from aftercommit.testing.kit import event, ids, look
 from tests.stores.kit import alter, insert, run_in, store_at
 from tests.stores.postgres_kit import Way
 
 
 def test_rows_that_a_claim_has_leased_are_not_lost_to_the_look_behind_it(way: Way) -> None:
-    """They would wait for their lease to run out, although nobody has died."""
+    """They would wait for their lease to run out, although nobody has died. Where the claim itself does not tell when
+    the next row falls due: its answer is made as short as such a database's."""
 
     async def scenario() -> None:
         async with way.opened() as store:
@@ -25,10 +28,11 @@ def test_rows_that_a_claim_has_leased_are_not_lost_to_the_look_behind_it(way: Wa
             fetch, cuts = store.executor.fetch, []
 
             async def cut(sql: str, *arguments: Any, **options: Any) -> Any:
-                if "min(available_at)" in sql:
+                if "min(available_at)" in sql and "UPDATE" not in sql:
                     cuts.append(sql)
                     raise ConnectionResetError("cut")
-                return await fetch(sql, *arguments, **options)
+                rows = await fetch(sql, *arguments, **options)
+                return [tuple(row)[:NEXT_DUE] for row in rows] if "next_due" in sql else rows
 
             store.executor.fetch = cut
             claim = await look(store)
@@ -36,6 +40,27 @@ def test_rows_that_a_claim_has_leased_are_not_lost_to_the_look_behind_it(way: Wa
             with pytest.raises(Exception, match="cut"):
                 await look(store)
             assert len(cuts) == 2, "with nothing in hand there is nothing to keep back"
+
+    way.run(scenario)
+
+
+def test_when_the_next_row_falls_due_comes_with_the_rows_and_needs_no_second_answer(way: Way) -> None:
+    """Whoever is woken for a row waits for this."""
+
+    async def scenario() -> None:
+        async with way.opened() as store:
+            await insert(store, event(), event(deliver_after=timedelta(hours=1)))
+            fetch, asked = store.executor.fetch, []
+
+            async def heard(sql: str, *arguments: Any, **options: Any) -> Any:
+                asked.append(sql)
+                return await fetch(sql, *arguments, **options)
+
+            store.executor.fetch = heard
+            claim = await look(store)
+            assert (len(claim.rows), len(asked)) == (1, 1)
+            assert claim.next_due is not None
+            assert 3500 < claim.next_due <= 3600
 
     way.run(scenario)
 

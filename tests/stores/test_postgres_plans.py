@@ -188,10 +188,10 @@ def test_a_claim_reads_no_row_that_is_not_due(postgres_table: Table, part: int, 
     table.fill("due", BATCH)
     settled_in(table, statistics)
     read, plan = claim_plan(table)
-    assert read == TWICE
+    assert read == TWICE + 1, "but for the next one, of which it tells when that is"
     assert pages(plan) < PAGES
     read, _ = claim_plan(table, limit=2 * BATCH, takes=BATCH)
-    assert read == TWICE, "nor when it does not find enough"
+    assert read == TWICE + 1, "nor when it does not find enough"
 
 
 def test_behind_the_floor_a_claim_reads_no_row_that_others_hold(

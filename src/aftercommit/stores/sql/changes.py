@@ -16,7 +16,7 @@ from aftercommit.ports import Tx
 from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.execution import Executor
 from aftercommit.stores.sql.failures import Failures, notes_of
-from aftercommit.stores.sql.rows import AVAILABLE_AT, HELD_COLUMNS, POSITION, HeldRow, as_group, to_micros
+from aftercommit.stores.sql.rows import AVAILABLE_AT, HELD_COLUMNS, NEXT_DUE, POSITION, HeldRow, as_group, to_micros
 from aftercommit.stores.sql.statements import Statement, Statements
 
 #: Outcomes of one kind, by the statement that writes them.
@@ -53,7 +53,10 @@ class ByStatement(msgspec.Struct, eq=False, dict=True):
         if len(rows) >= request.limit:
             return rows, None
         try:
-            micros = (await self._executor.fetch(self._sql["next_due"].sql, writes=False))[0][0]
+            if rows and len(rows[0]) > NEXT_DUE:
+                micros = rows[0][NEXT_DUE]
+            else:
+                micros = (await self._executor.fetch(self._sql["next_due"].sql, writes=False))[0][0]
             return rows, None if micros is None else float(micros) / 1_000_000
         except Exception:
             if not rows:

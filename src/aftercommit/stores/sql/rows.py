@@ -160,7 +160,9 @@ POSITION: Final = _CLAIMED.index("position")
 EVENT_ID: Final = _CLAIMED.index("event_id")
 EVENT_KEY: Final = _CLAIMED.index("event_key")
 AVAILABLE_AT: Final = _CLAIMED.index("available_at")
-NOW: Final = -1
+NOW: Final = len(_CLAIMED) + 2
+#: Where a database tells it in the same answer.
+NEXT_DUE: Final = NOW + 1
 
 
 #: A held row as group statements take it.
@@ -198,7 +200,7 @@ def claimed_of(
     (
         position, event_id, handler_id, event_type, aggregate_type, aggregate_id, tenant_id, event_key,
         payload, payload_bytes, content_type, payload_version, headers, done_handlers, attempts, abandoned,
-        occurred_at, scheduled_at, created_at, _, unique_key, epoch, is_takeover, _,
+        occurred_at, scheduled_at, created_at, _, unique_key, epoch, is_takeover, _, *_,
     ) = row  # fmt: skip
     lease = Lease(_tuple(RowKey, (event_id, handler_id)), request.owner, epoch + 1, request.deadline)
     try:
