@@ -71,7 +71,7 @@ class Outbox(BlockingPausing):
 
     def write_all(self, events: Iterable[object], *, tx: Any = None) -> list[str]:
         """Write many at once; the ids of what was written, in order. All are checked before the first is written."""
-        return self._write([self._composer.compose(event) for event in events], tx)
+        return self._write(self._composer.compose_all(events), tx)
 
     def _write(self, envelopes: list[EventEnvelope], tx: Any) -> list[str]:
         if not self._needs_transaction and tx is None and not has_any(self):
