@@ -18,7 +18,7 @@ from aftercommit.transactions.callbacks import checked, ended_elsewhere, our_wor
 from aftercommit.transactions.lending import LendsConnection
 from aftercommit.transactions.pending import PendingWrite, forgive, refuse_unawaited
 from aftercommit.transactions.savepoints import HasSavepoints, refuse_taken
-from aftercommit.transactions.texts import may_undo, refuse_control
+from aftercommit.transactions.texts import is_control, may_undo, refuse_control
 
 log = Log("aftercommit.transactions")
 
@@ -183,7 +183,8 @@ class OwnedTransaction(LendsConnection, HasSavepoints):
 
     async def _query(self, sql: str, parameters: Any = ()) -> QueryResult:
         root = self._intact()
-        refuse_control(sql)
+        if is_control(sql):
+            refuse_control(sql)
         root.is_exposed = root.is_exposed or may_undo(sql)
         try:
             return await root.opened.query(sql, parameters)
