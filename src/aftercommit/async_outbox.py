@@ -93,7 +93,7 @@ class AsyncOutbox(AsyncPausing):
 
     def write_all(self, events: Iterable[object], *, tx: Any = None) -> Coroutine[Any, Any, list[str]]:
         """Write many at once; the ids of what was written, in order. All are checked before the first is written."""
-        envelopes = [self._composer.compose(event) for event in events]
+        envelopes = self._composer.compose_all(events)
         if not self._needs_transaction and tx is None and not has_any(self):
             return PendingWrite(f"{len(envelopes)} events", lambda: self._write_all_at_once(envelopes))
         context = self._context(tx)

@@ -25,7 +25,7 @@ from aftercommit.runtime.threads import ThreadRuntime, run
 from aftercommit.transactions.at_once import at_once
 from aftercommit.transactions.by_hand import ByHand
 from aftercommit.transactions.joined import DbapiTransaction, UnitOfWork
-from aftercommit.transactions.owned import OwnedTransaction, has_any
+from aftercommit.transactions.owned import OwnedTransaction, has_any, innermost
 from aftercommit.writing.compose import MISSING, WriteOptions
 from aftercommit.writing.writer import refuse_without_transaction
 
@@ -71,7 +71,7 @@ class Outbox(BlockingPausing):
 
     def write_all(self, events: Iterable[object], *, tx: Any = None) -> list[str]:
         """Write many at once; the ids of what was written, in order. All are checked before the first is written."""
-        return self._write([self._composer.compose(event) for event in events], tx)
+        return self._write(self._composer.compose_all(events), tx)
 
     def _write(self, envelopes: list[EventEnvelope], tx: Any) -> list[str]:
         if not self._needs_transaction and tx is None and not has_any(self):
@@ -80,7 +80,9 @@ class Outbox(BlockingPausing):
                 return run(at_once(self._store, engine.runtime, partial(engine.writer.write_all, envelopes)))
             with self.transaction():  # which what the hook writes is part of
                 return self._write(envelopes, tx)
-        context = self._context(tx)
+        context: TxContext | None = innermost(self) if tx is None else None  # as nearly always
+        if context is None:
+            context = self._context(tx)
         if not isinstance(context, OwnedTransaction):
             self._make_ready(context)
             if isinstance(context, UnitOfWork):

@@ -218,3 +218,44 @@ def test_nothing_of_the_caller_is_kept_or_changed() -> None:
     headers["h"], context["a"] = "other", "other"
     assert split(event.headers) == ({"h": "v"}, {"a": "1"})
     assert (headers, context) == ({"h": "other"}, {"a": "other"})
+
+
+# ---------------------------------------------------------------- many at once
+
+
+@outbox_event(key="number", version=3)
+@dataclasses.dataclass
+class Keyed:
+    number: Any
+
+
+def said(event: EventEnvelope) -> tuple[object, ...]:
+    """All but what no two events share."""
+    what = (event.event_type, event.payload, event.content_type, event.payload_version, event.key)
+    return *what, event.aggregate_type, dict(event.headers)
+
+
+@pytest.mark.parametrize("providers", [(), (lambda: {"who": "bob"},)], ids=["alone", "with a provider"])
+def test_many_are_composed_as_each_of_them_alone(providers: tuple[Any, ...]) -> None:
+    """The second of a class goes another way than the first."""
+    ready = EventEnvelope("Ready", payload_json="{}", key="k")
+    kinds = [Unmarked(1), Keyed(2), Packed(3), OrderPlaced(4), ready]
+    events = [*kinds, *kinds, Unmarked(5), Keyed("six")]
+    together = composer(*providers).compose_all(iter(events))
+    assert list(map(said, together)) == [said(composer(*providers).compose(each)) for each in events]
+    assert len({event.event_id for event in together}) == len(events) - 1  # one is there twice
+
+
+@pytest.mark.parametrize("last", [Unmarked("7"), Keyed(""), Keyed("k" * 256)])  # type: ignore[arg-type]
+def test_many_are_refused_for_the_last_of_a_class_that_is_known(last: Any) -> None:
+    known = composer()
+    known.compose_all([Unmarked(1), Keyed(2)])
+    with pytest.raises((InvalidPayload, InvalidName)):
+        known.compose_all([Unmarked(1), Keyed(2), last])
+
+
+def test_one_of_many_that_is_too_large_is_refused() -> None:
+    known = composer()
+    known.compose_all([Keyed(1)])
+    with pytest.raises(PayloadTooLarge):
+        known.compose_all([Keyed("x" * 1_048_576)])

@@ -97,7 +97,7 @@ class AsyncOutboxWriter(_Async, Writing):
 
     def write_all(self, events: Iterable[object]) -> Coroutine[Any, Any, list[str]]:
         """Many at once; their ids in order. All are checked before the first is written."""
-        envelopes = [self._composer.compose(event) for event in events]
+        envelopes = self._composer.compose_all(events)
         context = self._open_context()
         pending = PendingWrite(f"{len(envelopes)} events", lambda: self._write_all(envelopes, context))
         return _tracked(pending, context)

@@ -87,7 +87,7 @@ class OutboxWriter(_Blocking, Writing):
 
     def write_all(self, events: Iterable[object]) -> list[str]:
         """Many at once; their ids in order. All are checked before the first is written."""
-        return run(self._write_all([self._composer.compose(event) for event in events], self._context()))
+        return run(self._write_all(self._composer.compose_all(events), self._context()))
 
 
 class OutboxDispatcher(_Blocking, Dispatching):

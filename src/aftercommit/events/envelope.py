@@ -60,13 +60,13 @@ _KEPT = (
 )
 
 
-class _Draft:
+class Draft:
     """An envelope that can still be filled in: its fields, and no rule against setting them."""
 
     __slots__ = (*_FIELDS, "key")
 
 
-class EventEnvelope(_Draft):
+class EventEnvelope(Draft):
     """One event: what happened, to what, with its payload encoded once. Immutable, validated on construction.
 
     >>> event = EventEnvelope("UserCreated", payload_json='{"id": 1}', aggregate_type="User", aggregate_id=1)
@@ -150,8 +150,8 @@ class EventEnvelope(_Draft):
         headers: Mapping[str, str], available_at: datetime | None, unique_key: str | None = None,
     ) -> EventEnvelope:  # fmt: skip
         """An envelope from a stored row, as it is: rules that held at write() are not asked again."""
-        # As in `_fill`, and without the call: each row that is claimed comes by here.
-        draft: Any = object.__new__(_Draft)
+        # As in `establish`, and without the rules: each row that is claimed comes by here.
+        draft: Any = object.__new__(Draft)
         draft.event_id, draft.event_type, draft.payload = event_id, event_type, payload
         draft.content_type, draft.payload_version, draft.occurred_at = content_type, payload_version, occurred_at
         draft.aggregate_type, draft.aggregate_id, draft.tenant_id = aggregate_type, aggregate_id, tenant_id
@@ -229,7 +229,7 @@ class EventEnvelope(_Draft):
 
 
 def establish(
-    envelope: EventEnvelope,
+    envelope: Draft,
     event_type: str,
     payload: Payload,
     content_type: str,
@@ -244,10 +244,11 @@ def establish(
     available_at: datetime,
     deliver_after: Duration,
     unique_key: str | int | UUID | None = None,
-) -> None:
+) -> EventEnvelope:
     """Fill in a new event, by its rules; type, payload, version and headers are known to be right.
 
-    By position: write() is in a hurry.
+    By position: write() is in a hurry. As a draft, which is then sealed: setting fields one by one past the rule costs
+    five times as much.
     """
     occurred = datetime.now(UTC) if occurred_at is None else utc_of(occurred_at, "occurred_at")
     delay, due = None, None
@@ -265,10 +266,32 @@ def establish(
         key = text_of(key, "key", 255)
     if unique_key is not None:
         unique_key = text_of(unique_key, "unique_key", 255)
-    _fill(
-        envelope, event_id, event_type, payload, content_type, payload_version, occurred, aggregate_type,
-        aggregate_id, tenant_id, headers, due, delay, key, unique_key,
-    )  # fmt: skip
+    draft: Any = envelope
+    if type(envelope) is EventEnvelope:
+        _set(envelope, "__class__", Draft)
+    elif type(envelope) is not Draft:
+        draft = Draft()  # a subclass of somebody's has room for more, so that it cannot become one
+    draft.event_id = event_id
+    draft.event_type = event_type
+    draft.payload = payload
+    draft.content_type = content_type
+    draft.payload_version = payload_version
+    draft.occurred_at = occurred
+    draft.aggregate_type = aggregate_type
+    draft.aggregate_id = aggregate_id
+    draft.tenant_id = tenant_id
+    draft.headers = headers
+    draft.available_at = due
+    draft.deliver_after = delay
+    draft.explicit_key = key
+    draft.unique_key = unique_key
+    draft.key = f"{aggregate_type}/{aggregate_id}" if key is None and aggregate_id is not None else key
+    if draft is envelope:
+        draft.__class__ = EventEnvelope
+    else:
+        for name in Draft.__slots__:
+            _set(envelope, name, getattr(draft, name))
+    return envelope  # type: ignore[return-value]
 
 
 #: Equal events are due at the same time and have the same key, however that was said.
@@ -277,44 +300,13 @@ _compared = attrgetter(*[name for name in _FIELDS if name not in ("deliver_after
 _set = object.__setattr__
 
 
-def _fill(
-    envelope: EventEnvelope, event_id: str, event_type: str, payload: Payload, content_type: str,
-    payload_version: int, occurred_at: datetime, aggregate_type: str, aggregate_id: str | None, tenant_id: str | None,
-    headers: Mapping[str, str], available_at: datetime | None, deliver_after: timedelta | None,
-    explicit_key: str | None, unique_key: str | None = None,
-) -> None:  # fmt: skip
-    """All fields at once. As a draft, which is then sealed: setting them one by one past the rule costs five times as
-    much, and every delivered event is filled in."""
-    # A subclass of somebody's has room for more, so that a draft cannot become one.
-    is_plain = type(envelope) is EventEnvelope
-    draft: Any = envelope if is_plain else _Draft()
-    if is_plain:
-        _set(envelope, "__class__", _Draft)
-    draft.event_id = event_id
-    draft.event_type = event_type
-    draft.payload = payload
-    draft.content_type = content_type
-    draft.payload_version = payload_version
-    draft.occurred_at = occurred_at
-    draft.aggregate_type = aggregate_type
-    draft.aggregate_id = aggregate_id
-    draft.tenant_id = tenant_id
-    draft.headers = headers
-    draft.available_at = available_at
-    draft.deliver_after = deliver_after
-    draft.explicit_key = explicit_key
-    draft.unique_key = unique_key
-    if explicit_key is None and aggregate_id is not None:
-        explicit_key = f"{aggregate_type}/{aggregate_id}"
-    draft.key = explicit_key
-    if is_plain:
-        draft.__class__ = EventEnvelope
-    else:
-        for name in _Draft.__slots__:
-            _set(envelope, name, getattr(draft, name))
-
-
 def _revived(kind: type[EventEnvelope], fields: dict[str, Any]) -> EventEnvelope:
     envelope = object.__new__(kind)
-    _fill(envelope, *(fields | {"headers": read_only(fields["headers"])}).values())
+    key, aggregate_type, aggregate_id = fields["explicit_key"], fields["aggregate_type"], fields["aggregate_id"]
+    if key is None and aggregate_id is not None:
+        key = f"{aggregate_type}/{aggregate_id}"
+    # What was pickled by a release without unique keys has none.
+    whole = {"unique_key": None} | fields | {"headers": read_only(fields["headers"]), "key": key}
+    for name, value in whole.items():
+        _set(envelope, name, value)
     return envelope

@@ -34,6 +34,9 @@ F = TypeVar("F", bound=Upcaster)
 
 _UNMARKED: Final = Marks()
 
+#: A named tuple without its own, slower way to be made: each write makes one.
+_tuple: Final = tuple.__new__
+
 #: Event types whose classes are remembered. Somebody may make up names of events.
 _KEPT_AT_MOST: Final = 10_000
 
@@ -96,17 +99,21 @@ class PayloadTypes:
         """The event type of a class: its name, or what @outbox_event says. Two classes of one name are refused."""
         return self._claimed(kind).name
 
+    def kind_of(self, kind: type) -> Kind:
+        """What is known of a class whose objects are written under its name."""
+        return self._named.get(kind) or self._claimed(kind)
+
     def encode(self, value: object) -> Encoded:
         """An object of a class of its own, with all that its class says of it."""
-        kind = self._named.get(type(value)) or self._claimed(type(value))
+        kind = self.kind_of(type(value))
         return _encoded(kind.name, value, kind)
 
     def encode_as(self, event_type: str, value: object) -> Encoded:
         """Anything under a name that was given: plain data, or an object with what else its class is marked with."""
         if type(value).__module__ != "builtins" and (kind := self._known(type(value))).marks is not _UNMARKED:
             return _encoded(event_type, value, kind)
-        payload = self._encode(value)
-        return Encoded(event_type, payload, self._default.content_type, self.versions.get(event_type, 1), None, None)
+        payload, version = self._encode(value), self.versions.get(event_type, 1)
+        return _tuple(Encoded, (event_type, payload, self._default.content_type, version, None, None))
 
     # ------------------------------------------------------------ routes
 

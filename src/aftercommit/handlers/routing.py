@@ -181,6 +181,10 @@ class Router:
     def rows_of(self, event: EventEnvelope) -> Sequence[str]:
         """The handler ids of the rows to write: one for each when there are several, else one row for all; nothing when
         nobody here receives the event."""
+        if self._answers_stay and not self.roster.handlers:  # what routes_of() would say, sooner
+            known = self._listeners.get((event.aggregate_type, event.event_type))
+            if known is not None and len(known[1]) == 1:
+                return _FOR_ALL
         routes = self.routes_of(event)
         return [route.id for route in routes] if len(routes) > 1 else _FOR_ALL[: len(routes)]
 

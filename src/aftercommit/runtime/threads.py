@@ -6,7 +6,7 @@ import inspect
 import threading
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aftercommit.events.outcome import NOTHING, Raised, Result
@@ -77,14 +77,13 @@ class ThreadRuntime:
 
     def __init__(self) -> None:
         self.clock = boottime
+        #: Asked several times for each write, so it is no function of ours.
+        self.identity: Callable[[], object] = partial(getattr, _threads, "token")
         self._lock = threading.Lock()
         self._portal: LoopPortal | None = None
         self._side: DaemonThreads | None = None
         #: Remembered here, not for all: what a handler closes over, its outbox for one, would be kept for good.
         self._knows_async = lru_cache(maxsize=1024)(is_async)
-
-    def identity(self) -> object:
-        return _threads.token
 
     def is_here(self) -> bool:
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from aftercommit.errors import TransactionEnded
 from aftercommit.ports import Callback, Transactional
 
 
@@ -42,3 +43,10 @@ def our_word_for(error: BaseException, store: Transactional) -> BaseException:
         return error
     outage.__cause__ = error
     return outage
+
+
+def ended_elsewhere() -> TransactionEnded:
+    return TransactionEnded(
+        "the transaction was ended on the connection itself, before the block did it",
+        fix="use tx.commit() and tx.rollback(), and no statement that rolls back by itself",
+    )

@@ -14,11 +14,11 @@ from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
 from aftercommit.ports import Callback, OpenTransaction, Runtime, Transactional, WrittenRows
 from aftercommit.runtime.process import here
-from aftercommit.transactions.callbacks import checked, our_word_for, run_all
+from aftercommit.transactions.callbacks import checked, ended_elsewhere, our_word_for, run_all
 from aftercommit.transactions.lending import LendsConnection
 from aftercommit.transactions.pending import PendingWrite, forgive, refuse_unawaited
 from aftercommit.transactions.savepoints import HasSavepoints, refuse_taken
-from aftercommit.transactions.texts import may_undo, refuse_control
+from aftercommit.transactions.texts import is_control, may_undo, refuse_control
 
 log = Log("aftercommit.transactions")
 
@@ -72,7 +72,7 @@ async def end_given_up(runtime: Runtime) -> None:
         if lost._runtime is not runtime:
             given_up.append(lost)
         elif lost._root is not None:
-            await lost._undo(lost._root, _ended_elsewhere())  # whose notes are what its callbacks raise
+            await lost._undo(lost._root, ended_elsewhere())  # whose notes are what its callbacks raise
 
 
 class OwnedTransaction(LendsConnection, HasSavepoints):
@@ -183,7 +183,8 @@ class OwnedTransaction(LendsConnection, HasSavepoints):
 
     async def _query(self, sql: str, parameters: Any = ()) -> QueryResult:
         root = self._intact()
-        refuse_control(sql)
+        if is_control(sql):
+            refuse_control(sql)
         root.is_exposed = root.is_exposed or may_undo(sql)
         try:
             return await root.opened.query(sql, parameters)
@@ -192,9 +193,10 @@ class OwnedTransaction(LendsConnection, HasSavepoints):
 
     async def _commit(self) -> None:
         """Commit, or release the savepoint. Again is fine."""
-        if self._ended == "committed":
-            return
-        root = self._own()
+        if self._ended != "committed":
+            await self._commit_in(self._own())
+
+    async def _commit_in(self, root: Root) -> None:
         if root.blocks[-1] is not self:
             raise TransactionEnded(
                 "a nested transaction is still open inside this one", fix="end the inner block first"
@@ -203,7 +205,7 @@ class OwnedTransaction(LendsConnection, HasSavepoints):
             if self._pending:
                 refuse_unawaited(self._pending)
             if not root.opened.is_open:
-                raise _ended_elsewhere()
+                raise ended_elsewhere()
             if len(root.blocks) > 1:
                 await root.opened.release(self._savepoint)
             else:
@@ -266,7 +268,7 @@ class OwnedTransaction(LendsConnection, HasSavepoints):
             await self._undo(root, error)
             return
         try:
-            await self._commit()
+            await self._commit_in(root)
         except TransactionEnded as refusal:
             if self._root is not None:
                 await self._undo(root, refusal)
@@ -292,9 +294,11 @@ class OwnedTransaction(LendsConnection, HasSavepoints):
 
     def _intact(self) -> Root:
         """Its own, and the database still has it: a statement after its end would be saved at once, by itself."""
-        root = self._own()
+        root = self._root
+        if root is None or root.process is not here.token:
+            root = self._own()  # which says what is wrong
         if not root.opened.is_open:
-            raise _ended_elsewhere()
+            raise ended_elsewhere()
         return root
 
     def _end(self, how: str, root: Root) -> None:
@@ -309,10 +313,3 @@ class OwnedTransaction(LendsConnection, HasSavepoints):
         entries = _open.get()
         if self in entries:
             _open.set(tuple([each for each in entries if each is not self]) if len(entries) > 1 else ())
-
-
-def _ended_elsewhere() -> TransactionEnded:
-    return TransactionEnded(
-        "the transaction was ended on the connection itself, before the block did it",
-        fix="use tx.commit() and tx.rollback(), and no statement that rolls back by itself",
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import Final, NoReturn
 
 from aftercommit.errors import UnsupportedTransaction
 
@@ -30,13 +30,12 @@ def is_control(sql: str) -> bool:
     return _first_word(sql) in _CONTROL
 
 
-def refuse_control(sql: str) -> None:
+def refuse_control(sql: str) -> NoReturn:
     """The outbox has to know what is committed and what is undone; it cannot when SQL text says so."""
-    if is_control(sql):
-        raise UnsupportedTransaction(
-            f"tx.execute({sql.strip()[:40]!r}) would end or split the transaction unseen",
-            fix="use tx.commit(), tx.rollback(), or tx.savepoint() as a block",
-        )
+    raise UnsupportedTransaction(
+        f"tx.execute({sql.strip()[:40]!r}) would end or split the transaction unseen",
+        fix="use tx.commit(), tx.rollback(), or tx.savepoint() as a block",
+    )
 
 
 def _first_word(sql: str) -> str:

@@ -15,7 +15,7 @@ from aftercommit.errors import InvalidEvent, InvalidName, InvalidPayload
 from aftercommit.events.codec import Payload, parse_json
 from aftercommit.events.context import ContextProvider, Providers, as_headers, checked, refuse_reserved
 from aftercommit.events.durations import Duration
-from aftercommit.events.envelope import EventEnvelope, establish
+from aftercommit.events.envelope import Draft, EventEnvelope, establish
 from aftercommit.events.fields import (
     JSON,
     MAX_PAYLOAD_BYTES,
@@ -29,7 +29,7 @@ from aftercommit.events.fields import (
     text_payload,
 )
 from aftercommit.events.names import GLOBAL, name_of, plain
-from aftercommit.events.payloads import Encoded, PayloadTypes
+from aftercommit.events.payloads import Encoded, Kind, PayloadTypes
 
 #: Tells a payload that was not given from None, which is refused with a hint.
 MISSING: Final[Any] = type("Missing", (), {"__repr__": lambda _: "…"})()
@@ -67,6 +67,16 @@ class Composer:
         self._payloads = PayloadTypes() if payloads is None else payloads
         self._providers = Providers(providers)
         self._has_providers = bool(self._providers)
+        #: Classes whose objects were written as they are, and say nothing of their context.
+        self._plain_kinds: dict[type, Kind] = {}
+
+    def compose_all(self, events: Iterable[object]) -> list[EventEnvelope]:
+        """As `compose` does it with each of them."""
+        known, plainly, composed = self._plain_kinds, self._plainly, []
+        for event in events:
+            kind = known.get(type(event))
+            composed.append(self.compose(event) if kind is None else plainly(event, kind))
+        return composed
 
     def compose(self, event: object, payload: object = MISSING, **options: Unpack[WriteOptions]) -> EventEnvelope:
         """Validated and encoded; raises before any transaction is touched."""
@@ -78,13 +88,11 @@ class Composer:
         event_type, body, content_type, version, own_key, own_context = encoded
         if len(body) * 4 > MAX_PAYLOAD_BYTES:
             check_size(body)
-        envelope = EventEnvelope.__new__(EventEnvelope)
         if not options and own_context is None and not self._has_providers:
-            establish(
-                envelope, event_type, body, content_type, version, None, None, GLOBAL, None, None, own_key, NO_HEADERS,
+            return establish(
+                Draft(), event_type, body, content_type, version, None, None, GLOBAL, None, None, own_key, NO_HEADERS,
                 UNSET, UNSET,
             )  # fmt: skip
-            return envelope
         headers, context = options.get("headers"), options.get("context")
         if self._has_providers or own_context is not None or headers is not None or context is not None:
             carried = self._carrying(headers, own_context, context)
@@ -92,8 +100,8 @@ class Composer:
             carried = NO_HEADERS
         key, aggregate_type = options.get("key"), options.get("aggregate_type")
         available_at, deliver_after = options.get("available_at"), options.get("deliver_after")
-        establish(
-            envelope,
+        return establish(
+            Draft(),
             event_type,
             body,
             content_type,
@@ -109,7 +117,16 @@ class Composer:
             UNSET if deliver_after is None else deliver_after,
             options.get("unique_key"),
         )
-        return envelope
+
+    def _plainly(self, event: object, kind: Kind) -> EventEnvelope:
+        """An object whose class is known, with nothing beside it."""
+        body, marks = kind.encode(event), kind.marks
+        if len(body) * 4 > MAX_PAYLOAD_BYTES:
+            check_size(body)
+        return establish(
+            Draft(), kind.name, body, kind.serializer.content_type, marks.version, None, None, GLOBAL, None, None,
+            None if marks.key is None else marks.key(event), NO_HEADERS, UNSET, UNSET,
+        )  # fmt: skip
 
     def _ready(self, event: EventEnvelope, payload: object, options: WriteOptions) -> EventEnvelope:
         given = [name for name in _OPTIONS if options.get(name) is not None]
@@ -157,7 +174,11 @@ class Composer:
             raise InvalidPayload(
                 f"write({kind.__name__}(…)) was given a payload as well", fix="the object is the payload; leave it out"
             )
-        return self._payloads.encode(event)
+        encoded = self._payloads.encode(event)
+        known = self._payloads.kind_of(kind)
+        if known.marks.context is None and not self._has_providers:
+            self._plain_kinds[kind] = known
+        return encoded
 
     def _carrying(
         self, headers: Mapping[str, str] | None, declared: Mapping[str, str] | None, context: Mapping[str, str] | None

@@ -61,7 +61,8 @@ class OutboxWriter:
 
     async def write_all(self, events: Sequence[EventEnvelope], context: TxContext) -> list[str]:
         """The ids of what was written, in order. The caller's transaction is touched only by the INSERT."""
-        refuse_without_transaction(context, self._store)
+        if not context.is_transaction_active():
+            refuse_without_transaction(context, self._store)
         batch = events if self._hook is None else self._before(events)
         if batch:
             written = self._written(batch, context)
@@ -78,7 +79,9 @@ class OutboxWriter:
                 await self._runtime.shielded(self._find_out(written, context))
                 self._failed(batch, error)
                 raise
-            batch = self._follow_up(batch, written, context, refused, free)
+            if refused or free is not None:
+                batch = self._parted(batch, written, refused, free)
+            self._follow(batch, written, context)
         return [event.event_id for event in batch]
 
     def join(self, events: Sequence[EventEnvelope], context: TakesRows) -> list[str]:
@@ -93,26 +96,25 @@ class OutboxWriter:
                 written.cancel(written.rows)
                 self._failed(batch, error)
                 raise
-            batch = self._follow_up(batch, written, context, refused or ())
+            if refused:
+                batch = self._parted(batch, written, refused)
+            self._follow(batch, written, context)
         return [event.event_id for event in batch]
 
-    def _follow_up(
+    def _parted(
         self,
         batch: Sequence[EventEnvelope],
         written: Written,
-        context: TxContext,
         refused: Collection[RowKey],
         free: Collection[RowKey] | None = None,
     ) -> Sequence[EventEnvelope]:
-        """The events that are in the transaction now, but for those that were refused."""
+        """The events that are in the transaction now, but for those that were refused. Some rows may be free although
+        they were to be leased."""
         if refused:
             written.cancel(written.lose(refused))
             batch = suppressed(batch, refused, self._meter)
         if free is not None:
             written.leased_but(free)
-        self._follow(written, context)
-        if self._hook is not None:
-            guarded(self._hook, "after_write", batch)
         return batch
 
     def _before(self, events: Sequence[EventEnvelope]) -> list[EventEnvelope]:
@@ -157,17 +159,20 @@ class OutboxWriter:
                 rows.append(NewEvent(event, partition, owner if is_hot else None, lock_timeout, handler_id))
         return Written(rows, deadline, path, self._hook, has_unique, self._meter if self._meter.exports else None)
 
-    def _follow(self, written: Written, context: TxContext) -> None:
-        """Let the batch hear of the end of its transaction, when anybody would listen."""
-        is_active = self._hot_path is not None and self._hot_path.is_active
+    def _follow(self, batch: Sequence[EventEnvelope], written: Written, context: TxContext) -> None:
+        """Let the batch hear of the end of its transaction, when anybody would listen. The hook hears of the write."""
+        path, hook = self._hot_path, self._hook
+        is_active = path is not None and path.is_active
         if context.observes_commit:
-            if is_active or self._hook is not None or self._meter.exports:
+            if is_active or hook is not None or self._meter.exports:
                 context.wrote(written)
-            return
-        if is_active and self._hot_path is not None:
-            self._hot_path.unseen(_events_of(written.rows))
-        if self._meter.exports:
-            tell_written(self._meter, written.rows)
+        else:
+            if path is not None and is_active:
+                path.unseen(_events_of(written.rows))
+            if self._meter.exports:
+                tell_written(self._meter, written.rows)
+        if hook is not None:
+            guarded(hook, "after_write", batch)
 
     async def _find_out(self, written: Written, context: TxContext) -> None:
         """Cancelled in the INSERT, which may yet have happened: what is there shares the transaction's fate."""
@@ -179,7 +184,7 @@ class OutboxWriter:
         if self._store.capabilities.leases_firsts:
             written.doubt()
         if written.rows:
-            self._follow(written, context)
+            self._follow((), written, context)  # nobody is told that it was written: the caller hears of an error
 
 
 class Written(msgspec.Struct, eq=False):

@@ -104,8 +104,8 @@ class Pool(Generic[P]):
     _: KW_ONLY
     largest: int = LARGEST
     fix: str = "keep transactions short"
-    #: Whether one that is lent will never come back.
-    is_lost: Callable[[P], bool] = lambda _: False
+    #: Whether one that is lent will never come back; None where all do.
+    is_lost: Callable[[P], bool] | None = None
     # Reentrant: a signal handler or a finalizer may come here while its own thread is inside.
     _lock: AbstractContextManager[Any] = field(init=False, default_factory=threading.RLock)
     _idle: list[P] = field(init=False, default_factory=list)
@@ -119,8 +119,8 @@ class Pool(Generic[P]):
         with self._lock:
             if self._idle or len(self._lent) < self.largest or self._has_lost():
                 one = self._idle.pop() if self._idle else self._make()
-                if self.is_lost(one):  # it was kept on a loop that has ended, and so were others
-                    self.clear()
+                if self.is_lost is not None and self.is_lost(one):
+                    self.clear()  # it was kept on a loop that has ended, and so were others
                 self._lent.add(one)
                 return one
             turn = self._turn()
@@ -151,7 +151,7 @@ class Pool(Generic[P]):
 
     def _has_lost(self) -> bool:
         """Under the lock: make room of those that will never come back."""
-        lost = {one for one in list(self._lent) if self.is_lost(one)}
+        lost = set[P]() if self.is_lost is None else {one for one in list(self._lent) if self.is_lost(one)}
         self._lent -= lost
         for one in lost:
             one.drop()

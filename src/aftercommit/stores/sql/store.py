@@ -201,17 +201,18 @@ class SqlStore:
             raise
         return Inserted(free_of(events) if self.capabilities.leases_firsts else None, refused)
 
-    async def _insert(self, tx: Tx, events: Sequence[NewEvent]) -> None:
+    def _insert(self, tx: Tx, events: Sequence[NewEvent]) -> Coroutine[Any, Any, object]:
+        """To be awaited at once."""
         (one, many), values = inserted(events, self._times)
         if len(values) == 1:
             statement = self._sql[one]
-            await tx.execute(statement.sql, statement.values(values[0]))
-        elif self.dialect.array is not None:
+            return tx.execute(statement.sql, statement.values(values[0]))
+        if self.dialect.array is not None:
             statement = self._sql[many]
-            await tx.execute(statement.sql, self.dialect.columns(statement.names, list(map(statement.values, values))))
-        else:  # in one call, which writes all or none
-            statement = self._sql[one]
-            await tx.execute_many(statement.sql, list(map(statement.values, values)))
+            return tx.execute(statement.sql, self.dialect.columns(statement.names, list(map(statement.values, values))))
+        statement = self._sql[one]
+        # In one call, which writes all or none.
+        return tx.execute_many(statement.sql, list(map(statement.values, values)))
 
     async def claim(self, request: ClaimRequest) -> Claim:
         refuse_nobody(request.owner)

@@ -14,7 +14,7 @@ from aftercommit.stores.sql.rows import unique_values
 from aftercommit.stores.sql.statements import Statements
 
 #: Writes events that have none.
-Insert = Callable[[Tx, Sequence[NewEvent]], Coroutine[Any, Any, None]]
+Insert = Callable[[Tx, Sequence[NewEvent]], Coroutine[Any, Any, object]]
 
 
 class Uniques:
