@@ -102,6 +102,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.enable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """What a test kept on itself goes with it. pytest has its object until the end of the run, and with it the stores
+    of thousands of tests: whoever looks for garbage would look at all of them, again and again."""
+    yield
+    if isinstance(item, pytest.Function) and item.instance is not None:
+        vars(item.instance).clear()
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     finding.stop_all()
     servers.forget_all()

@@ -89,8 +89,12 @@ class OnePlace(Webhook):
         return super().place(self.where + given if isinstance(given, str) else given)
 
 
-def webhook(host: str, port: int) -> Relay:
-    return OnePlace(f"http://{host}:{port}", allow_private=True, timeout="3s", concurrency=100)
+#: How long a relay waits for an answer, in seconds: where a wire may swallow it, and where somebody is there, and busy.
+IN_VAIN, FOR_A_BUSY_ONE = 3.0, 60.0
+
+
+def webhook(host: str, port: int, timeout: float) -> Relay:
+    return OnePlace(f"http://{host}:{port}", allow_private=True, timeout=timeout, concurrency=100)
 
 
 class Aws:
@@ -118,7 +122,8 @@ class Aws:
         return str(self._sns.create_topic(Name=name, Attributes=options)["TopicArn"])
 
     def relay(self, kind: type[Sqs | Sns], place: str | None, url: str | None = None, **options: Any) -> Any:
-        config = Config(connect_timeout=2, read_timeout=4, retries={"total_max_attempts": 1})
+        timeout = FOR_A_BUSY_ONE if url in (None, self.url) else IN_VAIN
+        config = Config(connect_timeout=timeout, read_timeout=timeout, retries={"total_max_attempts": 1})
         return kind(place, endpoint_url=url or self.url, config=config, **self.login, **options)
 
     def in_queue(self, url: str) -> list[Any]:

@@ -73,7 +73,8 @@ class TestWebhook(RelayContract):
         return "127.0.0.1", self.inbox.receiver.port
 
     def make_relay(self, host: str, port: int) -> Relay:
-        return more_places.webhook(host, port)
+        is_direct = (host, port) == self.address
+        return more_places.webhook(host, port, more_places.FOR_A_BUSY_ONE if is_direct else more_places.IN_VAIN)
 
     def make_place(self) -> str:
         return f"/{uuid4().hex}"

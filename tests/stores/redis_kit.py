@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import threading
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +17,7 @@ import pytest
 import redis
 
 from aftercommit.stores.redis.rows import ENVELOPE, ROW, whole_row
+from tests.support import PATIENCE
 
 #: A server that is shared: nothing on it is touched but keys of names that a test has made up.
 URL = os.environ.get("AFTERCOMMIT_TEST_REDIS_URL", "redis://127.0.0.1:6379")
@@ -146,6 +148,15 @@ class OwnServer:
                 assert self.process.poll() is None, "it did not start"
                 assert time.monotonic() < deadline, "it does not answer"
                 time.sleep(0.01)
+
+    def until_alone(self) -> None:
+        """No connection but the test's own. The server takes a moment to see that one has ended."""
+        watch = threading.Event()
+        for _ in range(int(PATIENCE / 0.005)):
+            if self.client.info("clients")["connected_clients"] == 1:
+                return
+            watch.wait(0.005)
+        raise AssertionError(f"others are connected: {self.client.client_list()}")
 
     def stop(self) -> None:
         self.client.close()

@@ -7,22 +7,24 @@ from typing import Any
 
 import pytest
 
-from aftercommit.testing import SqlConformance, StoreConformance
+from aftercommit.testing import SqlConformance, SqlHooks, StoreConformance
+from aftercommit.testing.claiming import ClaimingContract
+from aftercommit.testing.fidelity import FidelityContract
+from aftercommit.testing.fleet import FleetContract
+from aftercommit.testing.heads import HeadsContract
+from aftercommit.testing.settling import SettlingContract
+from aftercommit.testing.writing import WritingContract
 from tests.stores.kit import run_in
 from tests.stores.mysql_kit import DRIVERS, Table, made, prepared, store_at
 
-#: Each server, and each driver. What a driver makes of values is the same on both, so all pairs are slow.
-pytestmark = pytest.mark.parametrize(
-    ("mysql_url", "driver"),
-    [
-        ("mysql", "pymysql"),
-        ("mysql", "asyncmy"),
-        ("real_mysql", "asyncmy"),
-        pytest.param("real_mysql", "pymysql", marks=pytest.mark.slow),
-    ],
-    indirect=["mysql_url"],
-    scope="session",
-)
+
+def through(*pairs: Any) -> Any:
+    """A server, and a driver to it."""
+    return pytest.mark.parametrize(("mysql_url", "driver"), pairs, indirect=["mysql_url"], scope="session")
+
+
+def seldom(*pair: str) -> Any:
+    return pytest.param(*pair, marks=pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +34,8 @@ def table(mysql_url: str) -> Iterator[Table]:
     found.close()
 
 
-class TestMysql(SqlConformance, StoreConformance):
-    """The contract, and what only MySQL can do."""
+class MysqlHooks(SqlHooks):
+    """A store in this worker's database."""
 
     @pytest.fixture(autouse=True)
     def database(self, driver: str, table: Table) -> Iterator[None]:
@@ -70,3 +72,16 @@ class TestMysql(SqlConformance, StoreConformance):
         self.table.execute(f"DROP DATABASE IF EXISTS `{name}`")
         self.table.execute(f"CREATE DATABASE `{name}`")
         self.schemas.append(name)
+
+
+#: Each server, and each driver. What a driver makes of values is the same on both, so all pairs are slow.
+@through(("mysql", "pymysql"), ("real_mysql", "asyncmy"), seldom("mysql", "asyncmy"), seldom("real_mysql", "pymysql"))
+class TestMysql(MysqlHooks, SqlConformance, StoreConformance):
+    """The contract, and what only MySQL can do."""
+
+
+@through(("mysql", "asyncmy"))
+class TestAsyncmyOnMariadb(
+    MysqlHooks, WritingContract, FidelityContract, ClaimingContract, SettlingContract, HeadsContract, FleetContract
+):
+    """Where there is no MySQL itself it is tried all the same: what it makes of values, and of sessions."""

@@ -54,7 +54,7 @@ def fill(
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param({"behind": 20_000, "later": 5_000, "others": 20_000, "done": 20_000}, id="some"),
+        pytest.param({"behind": 10_000, "later": 5_000, "others": 10_000, "done": 10_000}, id="some"),
         pytest.param(
             {"behind": 500_000, "later": 100_000, "others": 500_000, "done": 500_000},
             id="many",

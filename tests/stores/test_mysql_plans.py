@@ -56,7 +56,7 @@ def fill_all(table: Table, *, done: int, leased: int, dead: int, free: int, late
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param({"done": 50_000, "leased": 2_000, "dead": 2_000, "free": 5_000, "later": 20_000}, id="some"),
+        pytest.param({"done": 20_000, "leased": 2_000, "dead": 2_000, "free": 3_000, "later": 8_000}, id="some"),
         pytest.param(
             {"done": 1_000_000, "leased": 20_000, "dead": 10_000, "free": 50_000, "later": 500_000},
             id="many",

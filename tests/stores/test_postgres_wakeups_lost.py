@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
@@ -37,11 +37,15 @@ def somebody(postgres_table: Table) -> Iterator[Any]:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Silence is short, and so is the time to answer."""
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Silence is short. The time to answer is what it is told: short where nobody will, long for a busy server."""
     monkeypatch.setattr(wakeups, "SILENCE", 0.05)
-    for each in (psycopg_listening, asyncpg_driver):
-        monkeypatch.setattr(each, "ANSWER", 0.3)
+
+    def wait_for_answers(seconds: float) -> None:
+        for each in (psycopg_listening, asyncpg_driver):
+            monkeypatch.setattr(each, "ANSWER", seconds)
+
+    return wait_for_answers
 
 
 # ---------------------------------------------------------------- dying
@@ -66,18 +70,22 @@ def test_a_session_that_was_ended_is_noticed_at_once_and_renewed(
     way.run(scenario)
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_session_that_died_in_silence_is_noticed_and_renewed(way: Way, postgres_table: Table, somebody: Any) -> None:
+def test_a_session_that_died_in_silence_is_noticed_and_renewed(
+    way: Way, postgres_table: Table, somebody: Any, impatient: Callable[[float], None]
+) -> None:
     async def scenario(proxy: Proxy) -> None:
+        impatient(PATIENCE)
         async with behind(way, proxy) as listener:
             await listener.send("before")
             assert await heard(listener, 1) == ["before"]
             proxy.freeze(new_ones=True)
+            impatient(0.3)
             somebody("lost")
             with pytest.raises(StoreUnavailable, match="said nothing"):
                 await within(listener.receive())
             assert proxy.unheard, "it was asked"
             proxy.freeze()
+            impatient(PATIENCE)
             assert await listener.receive() == []
             somebody("again")
             assert await heard(listener, 1) == ["again"]

@@ -25,9 +25,9 @@ class RedisHooks:
     server = "redis_url"
     skips_locked = False  # no transaction ever holds a row: each script is over before another begins
 
-    @pytest.fixture(params=list(Colour), ids=lambda colour: colour.value, autouse=True)
-    def database(self, request: pytest.FixtureRequest) -> Iterator[None]:
-        self.colour = request.param
+    @pytest.fixture(autouse=True)
+    def database(self, request: pytest.FixtureRequest, colour: Colour) -> Iterator[None]:
+        self.colour = colour
         self.keys = Keys(request.getfixturevalue(self.server))
         yield
         self.keys.close()
@@ -50,17 +50,21 @@ class RedisHooks:
         return self.keys.now()
 
 
+@pytest.mark.parametrize("colour", list(Colour), ids=lambda colour: colour.value)
 class TestRedis(RedisHooks, StoreConformance):
     """The whole contract."""
 
 
+@pytest.mark.parametrize("colour", [Colour.BLOCKING], ids=lambda colour: colour.value)
 class TestValkey(RedisHooks, ClaimingContract, PurgingContract, HeadsContract, FleetContract):
-    """Claims, order, purges and the fleet in every run; all of it in the long ones."""
+    """Claims, order, purges and the fleet in every run, in one colour: it is for the server, which knows none. All of
+    it in the long ones."""
 
     server = "valkey_url"
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("colour", list(Colour), ids=lambda colour: colour.value)
 class TestAllOnValkey(RedisHooks, StoreConformance):
     """The whole contract."""
 

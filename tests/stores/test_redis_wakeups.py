@@ -95,8 +95,6 @@ def test_a_server_that_falls_silent_is_noticed(
 ) -> None:
     """It is stopped, so nobody tells the socket. Whoever listens asks, and hears no answer."""
     monkeypatch.setattr(wakeups, "SILENCE", 0.05)
-    for link in (aio, threads):
-        monkeypatch.setattr(link, "ANSWER", 0.05)
     server = own_redis()
 
     async def scenario() -> None:
@@ -105,7 +103,9 @@ def test_a_server_that_falls_silent_is_noticed(
         await listener.receive()
         os.kill(server.process.pid, signal.SIGSTOP)
         try:
-            with pytest.raises(StoreUnavailable, match="said nothing"):
+            with monkeypatch.context() as impatient, pytest.raises(StoreUnavailable, match="said nothing"):
+                for link in (aio, threads):
+                    impatient.setattr(link, "ANSWER", 0.05)
                 await listener.receive()
         finally:
             os.kill(server.process.pid, signal.SIGCONT)
