@@ -36,6 +36,8 @@ class Sizes:
     idle: float
     #: Seconds after which a measure is ended: it hangs.
     patience: float = 300
+    #: Whether drains are shown with tuned options, too, which have no targets.
+    has_tuned: bool = False
 
 
 FULL: Final = Sizes(
@@ -44,16 +46,16 @@ FULL: Final = Sizes(
     batches=30,
     backlog=12_000,
     single=120,
-    paces={200: 100, 1_000: 500},
+    paces={200: 100, 1_000: 400},
     imports=7,
     server_transactions=240,
     clients=(1, 4, 16),
-    main_backlog=100_000,
+    main_backlog=60_000,
     server_backlog=10_000,
     peer_backlog=1_500,
     done_rows=1_000_000,
     pending_rows=1_000_000,
-    sustained=1.0,
+    sustained=0.7,
     window=0.6,
     idle=10,
     patience=900,
@@ -100,6 +102,7 @@ LONG: Final = Sizes(
     window=5,
     idle=60,
     patience=5_400,
+    has_tuned=True,
 )
 
 FORMS: Final = {"full": FULL, "quick": QUICK, "long": LONG}
