@@ -40,7 +40,7 @@ def kafka_relay(sizes: Sizes, workshop: Path) -> list[Line]:
 
 
 def _relayed(name: str, sizes: Sizes, workshop: Path) -> list[Line]:
-    rows, broker = sizes.server_backlog // 2, BROKERS[name]()
+    rows, broker = sizes.server_backlog // 3, BROKERS[name]()
     broker.ask("make")
     try:
         with Postgres.opened() as place, Team(WORKER) as team:

@@ -78,7 +78,7 @@ def mysql_drain(sizes: Sizes, workshop: Path) -> list[Line]:
 def _each(measure: str, place: Place, sizes: Sizes, workshop: Path, goal: Goal) -> list[Line]:
     rows, names = sizes.server_backlog, [driver.name for driver in drivers.of(place)]
     ours = {f"{name}, default options": (name, Job(place.url, name)) for name in names}
-    if sizes.has_tuned:
+    if sizes.has_more:
         ours[f"{names[0]}, tuned"] = (names[0], Job(place.url, names[0], options=TUNED))
     jobs = {name: Job(place.url, name, who="hand") for name in names} | {name: job for name, (_, job) in ours.items()}
     with Team() as team:
