@@ -18,7 +18,7 @@ from bench.sizes import Sizes
 _WAIT: Final = 0.02
 
 #: More rows, for each of them, than it delivers while it is looked at, and holds in memory.
-_ROWS: Final = 2_000
+_ROWS: Final = 2_400
 
 #: Instances, and what they should reach beside one.
 _TARGETS: Final = {2: 1.9, 4: 3.5}
