@@ -28,7 +28,7 @@ _GOALS: Final = (Goal("P6", "figure", 0.10), Goal("P6", "p99", 0.6))
 
 
 def sqlite_latency(sizes: Sizes, workshop: Path) -> list[Line]:
-    """Both runtimes, both colours of handler, one event at a time and at the fastest pace."""
+    """Both runtimes, in the long form with either colour of handler; one event at a time and at the fastest pace."""
     rate = max(sizes.paces)
     lines = []
     for plan in (Plan(sizes.single, 0), Plan(sizes.paces[rate] // 2, rate)):
@@ -36,10 +36,11 @@ def sqlite_latency(sizes: Sizes, workshop: Path) -> list[Line]:
             "SimpleQueue to a parked thread": partial(_hand_threads, plan),
             "asyncio.Queue to a parked task": partial(_hand_asyncio, plan),
             "threads, sync handler": partial(_threads, plan, is_async=False),
-            "threads, async handler": partial(_threads, plan, is_async=True),
-            "asyncio, sync handler": partial(_asyncio, plan, is_async=False),
             "asyncio, async handler": partial(_asyncio, plan, is_async=True),
         }
+        if sizes.has_more:
+            rivals["threads, async handler"] = partial(_threads, plan, is_async=True)
+            rivals["asyncio, sync handler"] = partial(_asyncio, plan, is_async=False)
         samples = in_turn(rivals, sizes.rounds, workshop)
         bare = list(rivals)[:2]
         for name in list(rivals)[2:]:

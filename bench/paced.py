@@ -68,6 +68,11 @@ class Plan:
     def numbers(self) -> range:
         return range(_WARM_UP + self.count)
 
+    @property
+    def warming_up(self) -> Plan:
+        """A short one at the same pace."""
+        return replace(self, count=_WARM_UP)
+
     def pause(self, number: int, start: float) -> float:
         """Seconds until this event's turn, by the plan and not by the event before it."""
         return 0.0 if not self.pace else start + number / self.pace - time.perf_counter()

@@ -53,18 +53,18 @@ class Stopwatch:
 
 
 def in_turn(
-    rivals: Mapping[str, Rival[T]], rounds: int, workshop: Path, *, is_warm: bool = False
+    rivals: Mapping[str, Rival[T]], rounds: int, workshop: Path, *, warm_up: Mapping[str, Rival[T]] | None = None
 ) -> dict[str, list[T]]:
-    """Every rival once per round, each round begun by another one. A first round warms up and is dropped, but for
-    rivals that have been warmed up."""
+    """Every rival once per round, each round begun by another one. A round before them warms up and is dropped: of the
+    same rivals, or of others that have less to do."""
+    for rival in (rivals if warm_up is None else warm_up).values():
+        _once(rival, workshop)
     names = list(rivals)
     samples: dict[str, list[T]] = {name: [] for name in names}
-    for number in range(int(is_warm), rounds + 1):
+    for number in range(1, rounds + 1):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            sample = _once(rivals[name], workshop)
-            if number > 0:
-                samples[name].append(sample)
+            samples[name].append(_once(rivals[name], workshop))
     return samples
 
 

@@ -36,25 +36,27 @@ class Sizes:
     idle: float
     #: Seconds after which a measure is ended: it hangs.
     patience: float = 300
+    #: Whether what has no target is measured beside it: tuned options, handlers of the other colour.
+    has_more: bool = False
 
 
 FULL: Final = Sizes(
     rounds=5,
     transactions=600,
     batches=30,
-    backlog=12_000,
+    backlog=9_000,
     single=120,
-    paces={200: 100, 1_000: 500},
+    paces={200: 100, 1_000: 400},
     imports=7,
     server_transactions=240,
-    clients=(1, 4, 16),
-    main_backlog=100_000,
+    clients=(1, 16),
+    main_backlog=50_000,
     server_backlog=10_000,
     peer_backlog=1_500,
     done_rows=1_000_000,
     pending_rows=1_000_000,
-    sustained=1.0,
-    window=0.6,
+    sustained=0.6,
+    window=0.5,
     idle=10,
     patience=900,
 )
@@ -100,6 +102,7 @@ LONG: Final = Sizes(
     window=5,
     idle=60,
     patience=5_400,
+    has_more=True,
 )
 
 FORMS: Final = {"full": FULL, "quick": QUICK, "long": LONG}

@@ -10,6 +10,7 @@ from bench.relays.brokers import BROKERS, Broker
 from bench.relays.worker import RelayJob
 from bench.results import Goal, Line, compared
 from bench.rounds import Rival, Sample, in_turn
+from bench.servers.drains import WARM_UP
 from bench.servers.places import Postgres
 from bench.servers.team import Team
 from bench.sizes import Sizes
@@ -39,15 +40,18 @@ def kafka_relay(sizes: Sizes, workshop: Path) -> list[Line]:
 
 
 def _relayed(name: str, sizes: Sizes, workshop: Path) -> list[Line]:
-    rows, broker = sizes.server_backlog, BROKERS[name]()
+    rows, broker = sizes.server_backlog // 3, BROKERS[name]()
     broker.ask("make")
     try:
         with Postgres.opened() as place, Team(WORKER) as team:
-            rivals: dict[str, Rival[Sample]] = {
-                who: partial(_round, team, place, broker, rows, RelayJob(place.url, name, broker.name, who))
-                for who in ("hand", "asyncio", "threads")
-            }
-            samples = in_turn(rivals, sizes.rounds, workshop)
+
+            def rivals(rows: int) -> dict[str, Rival[Sample]]:
+                return {
+                    who: partial(_round, team, place, broker, rows, RelayJob(place.url, name, broker.name, who))
+                    for who in ("hand", "asyncio", "threads")
+                }
+
+            samples = in_turn(rivals(rows), sizes.rounds, workshop, warm_up=rivals(min(rows, WARM_UP)))
     finally:
         broker.ask("drop")
     return [

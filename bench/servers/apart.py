@@ -11,7 +11,7 @@ from aftercommit import Outbox
 from bench import hand
 from bench.paced import Latency, Plan, Times, beside, now, pace
 from bench.results import Goal, Line
-from bench.rounds import Rival, Stopwatch, in_turn
+from bench.rounds import Stopwatch, in_turn
 from bench.servers.hand_postgres import BUSINESS
 from bench.servers.places import Postgres
 from bench.servers.stamps import ThreadStamps
@@ -43,10 +43,11 @@ def postgres_apart(sizes: Sizes, workshop: Path) -> list[Line]:
             worker.go()
         for rate, count in sizes.paces.items():
             plan = Plan(count, rate)
-            rivals: dict[str, Rival[Latency]] = {
-                name: partial(_round, places[name], workers[name], plan, _KINDS[name][1]) for name in _KINDS
-            }
-            samples = in_turn(rivals, sizes.rounds, workshop)
+            rivals, warm_up = (
+                {name: partial(_round, places[name], workers[name], each, _KINDS[name][1]) for name in _KINDS}
+                for each in (plan, plan.warming_up)
+            )
+            samples = in_turn(rivals, sizes.rounds, workshop, warm_up=warm_up)
             lines += [
                 beside("postgres_apart", f"{name}, {plan}", "", samples[name], goals=[Goal("P6c", "figure", 3.0)])
                 for name in samples

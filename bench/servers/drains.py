@@ -20,8 +20,8 @@ TUNED: Final[dict[str, Any]] = {"batch_size": 500, "cold_queue_capacity": 5_000}
 #: Keys of a backlog that is drained in order.
 KEYS: Final = 1_000
 
-#: Rows of the first, dropped round of the large backlog.
-_WARM_UP: Final = 2_000
+#: Rows of the first, dropped round, at most.
+WARM_UP: Final = 2_000
 
 #: What the hand-written loop is tuned to.
 LOOP: Final = "loop by hand, batch 500"
@@ -35,12 +35,11 @@ def postgres_drain(sizes: Sizes, workshop: Path) -> list[Line]:
     with Postgres.opened() as place, Team() as team:
         hand, ours = Job(place.url, "psycopg", who="hand"), Job(place.url, "psycopg")
         jobs = {"hand": [hand], "ours": [ours], "two": [ours] * 2, "ordered": [Job(place.url, "psycopg", ordered=True)]}
-        for each in jobs.values():
-            _keyed(team, place, each, _WARM_UP, workshop)
-        rivals: dict[str, Rival[Sample]] = {
-            name: partial(_keyed, team, place, each, rows) for name, each in jobs.items()
-        }
-        samples = in_turn(rivals, sizes.rounds, workshop, is_warm=True)
+
+        def rivals(rows: int) -> dict[str, Rival[Sample]]:
+            return {name: partial(_keyed, team, place, each, rows) for name, each in jobs.items()}
+
+        samples = in_turn(rivals(rows), sizes.rounds, workshop, warm_up=rivals(min(rows, WARM_UP)))
     return [
         compared(
             "postgres_drain",
@@ -65,7 +64,7 @@ def _keyed(team: Team, place: Place, jobs: list[Job], rows: int, _: Path) -> Sam
 
 
 def postgres_drivers(sizes: Sizes, workshop: Path) -> list[Line]:
-    """Each driver with default options, and psycopg tuned."""
+    """Each driver with default options; the long form has psycopg tuned as well."""
     with Postgres.opened() as place:
         return _each("postgres_drivers", place, sizes, workshop, Goal("P3", "ratio", 0.80))
 
@@ -79,14 +78,15 @@ def mysql_drain(sizes: Sizes, workshop: Path) -> list[Line]:
 def _each(measure: str, place: Place, sizes: Sizes, workshop: Path, goal: Goal) -> list[Line]:
     rows, names = sizes.server_backlog, [driver.name for driver in drivers.of(place)]
     ours = {f"{name}, default options": (name, Job(place.url, name)) for name in names}
-    ours[f"{names[0]}, tuned"] = (names[0], Job(place.url, names[0], options=TUNED))
+    if sizes.has_more:
+        ours[f"{names[0]}, tuned"] = (names[0], Job(place.url, names[0], options=TUNED))
+    jobs = {name: Job(place.url, name, who="hand") for name in names} | {name: job for name, (_, job) in ours.items()}
     with Team() as team:
-        rivals: dict[str, Rival[Sample]] = {
-            name: _round(team, place, rows, Job(place.url, name, who="hand")) for name in names
-        }
-        for variant, (_, job) in ours.items():
-            rivals[variant] = _round(team, place, rows, job)
-        samples = in_turn(rivals, sizes.rounds, workshop)
+
+        def rivals(rows: int) -> dict[str, Rival[Sample]]:
+            return {name: _round(team, place, rows, job) for name, job in jobs.items()}
+
+        samples = in_turn(rivals(rows), sizes.rounds, workshop, warm_up=rivals(min(rows, WARM_UP)))
     return [
         compared(
             measure,

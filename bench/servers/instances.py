@@ -17,8 +17,8 @@ from bench.sizes import Sizes
 #: Seconds that the handler waits for something else.
 _WAIT: Final = 0.02
 
-#: More rows than any number of them delivers while it is looked at, and holds in memory.
-_ROWS: Final = 8_000
+#: More rows, for each of them, than it delivers while it is looked at, and holds in memory.
+_ROWS: Final = 2_400
 
 #: Instances, and what they should reach beside one.
 _TARGETS: Final = {2: 1.9, 4: 3.5}
@@ -58,7 +58,7 @@ def postgres_instances(sizes: Sizes, workshop: Path) -> list[Line]:
 
 def _round(team: Team, place: Place, seconds: float, jobs: list[Job], _: Path) -> Sample:
     """What is delivered within a window, once all of them are at work."""
-    place.fill(_ROWS, keys=1_000)
+    place.fill(_ROWS * len(jobs), keys=1_000)
     busy = team.take(*jobs)
     for worker in busy:
         worker.go()

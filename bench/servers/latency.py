@@ -36,12 +36,7 @@ def postgres_latency(sizes: Sizes, workshop: Path) -> list[Line]:
     with Postgres.opened() as place:
         for rate, count in sizes.paces.items():
             plan = Plan(count, rate)
-            rivals: dict[str, Rival[Latency]] = {
-                **{name: Writing(place, plan).by(name) for name in ("psycopg", "psycopg async", "asyncpg")},
-                "a parked thread": partial(_hand_threads, plan, place),
-                "a parked task": partial(_hand_tasks, plan, place),
-            }
-            samples = in_turn(rivals, sizes.rounds, workshop)
+            samples = in_turn(_rivals(place, plan), sizes.rounds, workshop, warm_up=_rivals(place, plan.warming_up))
             lines += [
                 beside(
                     "postgres_latency", f"{name}, {plan}", f"{bare}, {plan}", samples[name], samples[bare], goals=GOALS
@@ -53,6 +48,14 @@ def postgres_latency(sizes: Sizes, workshop: Path) -> list[Line]:
                 )
             ]
     return lines
+
+
+def _rivals(place: Postgres, plan: Plan) -> dict[str, Rival[Latency]]:
+    return {
+        **{name: Writing(place, plan).by(name) for name in ("psycopg", "psycopg async", "asyncpg")},
+        "a parked thread": partial(_hand_threads, plan, place),
+        "a parked task": partial(_hand_tasks, plan, place),
+    }
 
 
 # ---------------------------------------------------------------- ours

@@ -72,12 +72,16 @@ def postgres_ordered_latency(sizes: Sizes, workshop: Path) -> list[Line]:
     }
     with Postgres.opened() as place:
         place.set_ordered(True)
-        rivals: dict[str, Rival[Latency]] = {
-            f"{driver}, {name}": Writing(place, plan, each, keys=_FEW_KEYS).by(driver)
-            for driver in ("psycopg", "psycopg async", "asyncpg")
-            for name, each in options.items()
-        }
-        samples = in_turn(rivals, sizes.rounds, workshop)
+
+        def rivals(plan: Plan) -> dict[str, Rival[Latency]]:
+            return {
+                f"{driver}, {name}": Writing(place, plan, each, keys=_FEW_KEYS).by(driver)
+                for driver in ("psycopg", "psycopg async", "asyncpg")
+                for name, each in options.items()
+                if sizes.has_more or driver == "psycopg" or name == "serialize_keys"
+            }
+
+        samples = in_turn(rivals(plan), sizes.rounds, workshop, warm_up=rivals(plan.warming_up))
     return [
         beside(
             "postgres_ordered_latency",

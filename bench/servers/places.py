@@ -79,7 +79,7 @@ class Place(ABC):
         outbox.create_schema()
         outbox.close()
         self.run("CREATE TABLE orders (id INTEGER PRIMARY KEY, customer VARCHAR(100) NOT NULL, total INTEGER NOT NULL)")
-        self.run(f"CREATE TABLE backlog AS SELECT {_COLUMNS} FROM outbox_event WHERE 1 = 0")
+        self.run(f"CREATE TABLE backlog AS SELECT position AS number, {_COLUMNS} FROM outbox_event WHERE 1 = 0")
 
     @abstractmethod
     def connect(self) -> None: ...
@@ -95,8 +95,8 @@ class Place(ABC):
     def drop(self, name: str) -> None: ...
 
     @abstractmethod
-    def tidy(self) -> None:
-        """What the server would do in a quiet minute: statistics, and everything on disk."""
+    def tidy(self, rows: int = 0) -> None:
+        """What the server would do in a quiet minute: statistics, and so many new rows on disk."""
 
     @abstractmethod
     def facts(self) -> str:
@@ -112,27 +112,27 @@ class Place(ABC):
 
     def fill(self, rows: int, *, keys: int = 0, is_cleared: bool = True) -> None:
         """That many events that are due, of so many keys if any, instead of what was there or beside it."""
-        if self._backlog != rows:
+        if self._backlog < rows:
             self._make_backlog(rows)
         if is_cleared:
             self.run("TRUNCATE TABLE outbox_event")
         self._layers += 1
-        number = f"mod(cast(event_id AS decimal(26)), {keys})"
+        number = f"mod(number, {keys})"
         key, partition = (f"concat('key-', {number})", f"mod({number}, 256)") if keys else ("NULL", "0")
         self.run(
             f"INSERT INTO outbox_event ({_COLUMNS}, event_key, partition_no, occurred_at, created_at, available_at) "
             f"SELECT concat('{self._layers:04d}', substr(event_id, 5)), {_COLUMNS.removeprefix('event_id, ')}, "
-            f"{key}, {partition}, {self.now}, {self.now}, {self.now} FROM backlog ORDER BY event_id"
+            f"{key}, {partition}, {self.now}, {self.now}, {self.now} FROM backlog WHERE number < {rows} ORDER BY number"
         )
-        self.tidy()
+        self.tidy(rows)
 
     def _make_backlog(self, rows: int) -> None:
         self.run("TRUNCATE TABLE backlog")
         for start in range(0, rows, _CHUNK):
             numbers = range(start, min(start + _CHUNK, rows))
-            one = "(%s, 'OrderPlaced', '__GLOBAL__', %s, 'application/json')"
-            values = [value for number in numbers for value in (f"{number:026d}", hand.text(number))]
-            self.run(f"INSERT INTO backlog ({_COLUMNS}) VALUES {', '.join([one] * len(numbers))}", values)
+            one = "(%s, %s, 'OrderPlaced', '__GLOBAL__', %s, 'application/json')"
+            values = [value for number in numbers for value in (number, f"{number:026d}", hand.text(number))]
+            self.run(f"INSERT INTO backlog (number, {_COLUMNS}) VALUES {', '.join([one] * len(numbers))}", values)
         self._backlog = rows
 
     def count(self, condition: str) -> int:
@@ -177,9 +177,12 @@ class Postgres(Place):
     def drop(self, name: str) -> None:
         self.run(f"DROP DATABASE {name} WITH (FORCE)")
 
-    def tidy(self) -> None:
+    def clear(self) -> None:
+        self.run("TRUNCATE TABLE outbox_event, orders")
+
+    def tidy(self, rows: int = 0) -> None:
         self.run("VACUUM (ANALYZE) outbox_event")
-        if self._backlog >= _LARGE:
+        if rows >= _LARGE:
             self.run("CHECKPOINT")
 
     def facts(self) -> str:
@@ -242,7 +245,7 @@ class Mysql(Place):
     def drop(self, name: str) -> None:
         self.run(f"DROP DATABASE {name}")
 
-    def tidy(self) -> None:
+    def tidy(self, rows: int = 0) -> None:
         self.run("ANALYZE TABLE outbox_event")
 
     def facts(self) -> str:

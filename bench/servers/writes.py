@@ -124,7 +124,7 @@ def _on_mysql(place: Mysql) -> list[Contest]:
 def _lines(measure: str, contests: list[Contest], place: Place, sizes: Sizes, workshop: Path) -> list[Line]:
     lines = []
     for contest in contests:
-        # The middle number is for the first driver of PostgreSQL: the others take their time.
+        # A middle number is for the first driver of PostgreSQL: the others take their time.
         is_first = contest is contests[0] and isinstance(place, Postgres)
         for clients in sizes.clients if is_first else (sizes.clients[0], sizes.clients[-1]):
             rivals = _rounds(contest, place, clients, sizes.server_transactions)
