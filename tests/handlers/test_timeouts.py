@@ -186,15 +186,15 @@ def test_within_its_timeout_a_handler_keeps_its_lease_and_after_it_another_may_h
 ) -> None:
     async def scenario() -> None:
         seen = Collector()
-        outbox = world.outbox(lock_timeout="300ms", retry_policy=Fixed("1ms"), poll_interval="1h")
-        outbox.handler("A", id="stuck", timeout="1500ms")(stuck)
+        outbox = world.outbox(lock_timeout="900ms", retry_policy=Fixed("1ms"), poll_interval="1h")
+        outbox.handler("A", id="stuck", timeout="3s")(stuck)
         heir = world.outbox(poll_interval="1h")
         heir.handler("A", id="stuck")(seen.add)
         async with outbox:
             await write(outbox, "A")
             await stuck.begun.wait()
             before = world.rows()[0]["lease_until"]
-            await world.until("SELECT lease_until > ? + 600000 FROM outbox_event", before)  # renewed, and again
+            await world.until("SELECT lease_until > ? + 500000 FROM outbox_event", before)  # renewed, and again
             assert await heir.poll() == 0
             await outbox._engine.poller.stop()
             await world.until("SELECT locked_by IS NULL AND attempts = 1 FROM outbox_event")

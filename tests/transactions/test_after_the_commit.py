@@ -251,13 +251,13 @@ def test_a_transaction_longer_than_its_lease_is_delivered_once_and_by_the_poller
 
     async def scenario() -> None:
         outbox, seen = listening(
-            world, poller_enabled=True, poll_interval="1h", lock_timeout="400ms", hot_queue_capacity=3
+            world, poller_enabled=True, poll_interval="1h", lock_timeout="1s", hot_queue_capacity=3
         )
         async with outbox:
             await outbox.poll()
             async with outbox.transaction():
                 await outbox.write("T", '"slow"')
-                await until_clock(world, 410)
+                await until_clock(world, 1010)
             await seen.reach(1)
             await world.until_settled(1)
             await outbox.poll()
@@ -274,13 +274,13 @@ def test_a_poller_that_is_faster_than_the_callback_of_a_slow_transaction_deliver
     other.register("T", theirs.add)
 
     async def scenario() -> None:
-        outbox, seen = listening(world, poller_enabled=True, poll_interval="1h", lock_timeout="400ms")
+        outbox, seen = listening(world, poller_enabled=True, poll_interval="1h", lock_timeout="1s")
         async with outbox:
             await outbox.poll()
             async with outbox.transaction() as tx:
                 tx.after_commit(lambda: claimed.append(other.poll()))
                 await outbox.write("T", '"slow"')
-                await until_clock(world, 410)
+                await until_clock(world, 1010)
             assert claimed == [1], "the other one was not faster"
             await world.until_settled(1)
             await outbox.poll()
