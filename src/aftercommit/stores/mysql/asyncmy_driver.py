@@ -88,6 +88,13 @@ class AsyncmyLink(DriverLink):
             self.drop()  # the reply is still on its way, and would answer the next statement
             raise
 
+    async def commit(self) -> None:
+        try:
+            await self.raw.commit()
+        except asyncio.CancelledError:
+            self.drop()
+            raise
+
     async def query(self, sql: str, parameters: Any = None) -> QueryResult:
         cursor = self.raw.cursor()
         try:

@@ -72,7 +72,7 @@ class MysqlLink:
         try:
             value = await work(LinkTx(link))
             if link.is_in_transaction:
-                await link.send("COMMIT")
+                await link.commit()
         except BaseException as error:
             # A connection on which a rollback is in doubt is given up: a cancelled statement leaves replies unread.
             if is_in_step(error, self._driver_error) and fault_of(error, self._driver_error) is not Fault.READ_ONLY:
@@ -186,7 +186,7 @@ class OpenMysqlTransaction(LinkTx):
                 "the server has no transaction to commit: it was rolled back, or ended by a statement in it",
                 fix="do the work again; keep DDL out of transactions, it commits by itself",
             )
-        await self._link.send("COMMIT")
+        await self._link.commit()
         await self._return()
 
     async def savepoint(self, name: str) -> None:

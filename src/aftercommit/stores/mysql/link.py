@@ -101,6 +101,10 @@ class DriverLink(Link):
         """A statement that takes and returns nothing, such as COMMIT, at half the cost of a cursor."""
         raise NotImplementedError
 
+    async def commit(self) -> None:
+        """By the driver's own, which makes no result of the reply."""
+        raise NotImplementedError
+
     async def close(self) -> None:
         """Say good-bye and close."""
         self.drop()

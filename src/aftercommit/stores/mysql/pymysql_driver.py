@@ -53,6 +53,9 @@ class PymysqlLink(DriverLink):
     async def send(self, sql: str) -> None:
         self.raw.query(sql)
 
+    async def commit(self) -> None:
+        self.raw.commit()
+
     async def query(self, sql: str, parameters: Any = None) -> QueryResult:
         with self.raw.cursor() as cursor:  # which reads what is left
             cursor.execute(sql, parameters or None)
