@@ -99,7 +99,7 @@ class AsyncmyLink(DriverLink):
         cursor = self.raw.cursor()
         try:
             await cursor.execute(sql, parameters or None)
-            rows = list(await cursor.fetchall())
+            rows = list(await cursor.fetchall()) if cursor.description else []
             found = QueryResult(rows, cursor.rowcount, cursor.lastrowid)
             await cursor.close()  # which reads what is left
         except asyncio.CancelledError:

@@ -98,7 +98,7 @@ class DriverLink(Link):
         return bool(self.raw.server_status & _AUTOCOMMIT)
 
     async def send(self, sql: str) -> None:
-        """A statement that takes and returns nothing, such as COMMIT, at half the cost of a cursor."""
+        """A statement that takes and returns nothing, such as ROLLBACK, at half the cost of a cursor."""
         raise NotImplementedError
 
     async def commit(self) -> None:

@@ -59,7 +59,8 @@ class PymysqlLink(DriverLink):
     async def query(self, sql: str, parameters: Any = None) -> QueryResult:
         with self.raw.cursor() as cursor:  # which reads what is left
             cursor.execute(sql, parameters or None)
-            return QueryResult(list(cursor.fetchall()), cursor.rowcount, cursor.lastrowid)
+            rows = list(cursor.fetchall()) if cursor.description else []
+            return QueryResult(rows, cursor.rowcount, cursor.lastrowid)
 
     async def ping(self) -> None:
         self.raw.ping(reconnect=False)
