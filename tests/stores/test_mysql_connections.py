@@ -223,14 +223,15 @@ def test_cancelled_anywhere_nothing_is_left_open(play: Any, table: Table, colour
 
 
 @pytest.mark.parametrize("colour", [Colour.ASYNC], ids=["asyncmy"])
+@pytest.mark.parametrize("by", ["query", "execute"])
 def test_a_statement_that_is_cancelled_while_it_runs_gives_up_its_connection(
-    play: Any, table: Table, colour: Colour
+    play: Any, table: Table, colour: Colour, by: str
 ) -> None:
     async def scenario(store: Any) -> None:
         await insert(store, event(event_id="a"))
         with locked(table.url, "SELECT * FROM outbox_event WHERE event_id = 'a' FOR UPDATE"):
             tx = await opened(store)
-            task = asyncio.ensure_future(tx.query("UPDATE outbox_event SET attempts = 1"))
+            task = asyncio.ensure_future(getattr(tx, by)("UPDATE outbox_event SET attempts = 1"))
             await waiting(table)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -214,9 +214,9 @@ def test_what_was_finished_behind_an_old_writer_costs_a_walk_no_rows(
 
 
 def noting(said: list[str], runs: Any) -> Any:
-    def noted(tx: LinkTx, sql: str, parameters: Any = ()) -> Any:
+    def noted(tx: LinkTx, means: Any, sql: str, parameters: Any) -> Any:
         said.append(sql)
-        return runs(tx, sql, parameters)
+        return runs(tx, means, sql, parameters)
 
     return noted
 

@@ -69,11 +69,11 @@ def test_a_crash_between_statements_is_mended_by_the_next(
     """DDL commits by itself: whatever was there is found, whatever was not is made."""
     real, turns = LinkTx._run, []
 
-    async def dying(self: Any, sql: str, parameters: Any = ()) -> Any:
+    async def dying(self: Any, means: Any, sql: str, parameters: Any) -> Any:
         turns.append(sql)
         if len(turns) == crash:
             self._link.drop()
-        return await real(self, sql, parameters)
+        return await real(self, means, sql, parameters)
 
     with monkeypatch.context() as patched:
         patched.setattr(LinkTx, "_run", dying)
@@ -138,11 +138,11 @@ def test_an_upgrade_lets_writers_write(table: Table, monkeypatch: pytest.MonkeyP
     else:  # which takes no word about locks beside INSTANT
         demands = {"ADD COLUMN": "ALGORITHM=INSTANT", "ADD INDEX": "ALGORITHM=INPLACE, LOCK=NONE"}
 
-    async def demanding(self: Any, sql: str, parameters: Any = ()) -> Any:
+    async def demanding(self: Any, means: Any, sql: str, parameters: Any) -> Any:
         if f"\n    {text}" in sql or f" {text} " in sql or f" {text.replace('ADD', 'ADD UNIQUE')} " in sql:
             seen.append(sql)
             sql = sql[: sql.rindex("'")] + f", {demands[text]}')"
-        return await real(self, sql, parameters)
+        return await real(self, means, sql, parameters)
 
     monkeypatch.setattr(LinkTx, "_run", demanding)
     store = store_at(table.url, table="old")

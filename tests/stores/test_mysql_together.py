@@ -133,9 +133,9 @@ def conflicts_seen(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[Exceptio
     seen: list[Exception] = []
     real = LinkTx._run
 
-    async def watched(self: Any, sql: str, parameters: Any = ()) -> Any:
+    async def watched(self: Any, means: Any, sql: str, parameters: Any) -> Any:
         try:
-            return await real(self, sql, parameters)
+            return await real(self, means, sql, parameters)
         except Exception as error:
             seen.append(error)
             raise

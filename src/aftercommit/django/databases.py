@@ -222,6 +222,9 @@ class CursorLink:
             rows = list(cursor.fetchall()) if cursor.description else []
             return QueryResult(rows, cursor.rowcount)
 
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        return (await self.run(sql, parameters)).rowcount
+
     query = run
 
     async def ping(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +19,7 @@ from aftercommit.runtime.process import here
 from aftercommit.runtime.threads import run
 from aftercommit.stores.mysql import pool
 from aftercommit.stores.mysql.executor import MysqlExecutor
-from aftercommit.stores.mysql.link import DriverLink
+from aftercommit.stores.mysql.link import DriverLink, rendered
 from aftercommit.stores.mysql.target import Address
 from aftercommit.stores.sql.aio import TaskTurn, cut
 
@@ -64,6 +65,22 @@ class AsyncmyLink(DriverLink):
             raise
         return QueryResult(rows, cursor.rowcount, cursor.lastrowid)
 
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        if self._has_listeners():
+            return (await self.run(sql, parameters)).rowcount
+        try:
+            return int(await self.raw.query(rendered(sql, parameters, self.raw.escape)))
+        except asyncio.CancelledError:
+            self.drop()
+            raise
+
+    def _has_listeners(self) -> bool:
+        """Whether it is a user's, and somebody may want to hear from its cursors what is run."""
+        raw = self.raw
+        if type(raw) is not Connection:
+            return True
+        return bool(getattr(raw, "_echo", False)) or getattr(raw, "_query_callback", None) is not None
+
     async def send(self, sql: str) -> None:
         try:
             await self.raw.query(sql)
@@ -71,11 +88,18 @@ class AsyncmyLink(DriverLink):
             self.drop()  # the reply is still on its way, and would answer the next statement
             raise
 
+    async def commit(self) -> None:
+        try:
+            await self.raw.commit()
+        except asyncio.CancelledError:
+            self.drop()
+            raise
+
     async def query(self, sql: str, parameters: Any = None) -> QueryResult:
         cursor = self.raw.cursor()
         try:
             await cursor.execute(sql, parameters or None)
-            rows = list(await cursor.fetchall())
+            rows = list(await cursor.fetchall()) if cursor.description else []
             found = QueryResult(rows, cursor.rowcount, cursor.lastrowid)
             await cursor.close()  # which reads what is left
         except asyncio.CancelledError:

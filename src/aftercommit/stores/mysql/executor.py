@@ -72,7 +72,7 @@ class MysqlLink:
         try:
             value = await work(LinkTx(link))
             if link.is_in_transaction:
-                await link.send("COMMIT")
+                await link.commit()
         except BaseException as error:
             # A connection on which a rollback is in doubt is given up: a cancelled statement leaves replies unread.
             if is_in_step(error, self._driver_error) and fault_of(error, self._driver_error) is not Fault.READ_ONLY:
@@ -163,23 +163,20 @@ class OpenMysqlTransaction(LinkTx):
     @property
     def is_open(self) -> bool:
         """Or its session has ended, which the next statement says best."""
-        return self._is_lent and (not self._link.is_open or self._link.is_in_transaction)
+        return self._is_lent and (self._link.is_in_transaction or not self._link.is_open)
 
     async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
-        return await self._heard(self._link.query(sql, parameters))
-
-    async def _run(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult:
-        return await self._heard(super()._run(sql, parameters))
-
-    async def _heard(self, statement: Coroutine[Any, Any, QueryResult]) -> QueryResult:
-        """A deadlock ends the transaction; what comes behind it must not be saved by itself."""
         try:
-            return await statement
+            return await self._link.query(sql, parameters)
         except Exception as error:
-            self._is_read_only = self._is_read_only or fault_of(error, self._link.error) is Fault.READ_ONLY
-            with suppress(Exception):
-                await self._link.ping()
+            await self._hear(error)
             raise
+
+    async def _hear(self, error: Exception) -> None:
+        """A deadlock ends the transaction; what comes behind it must not be saved by itself."""
+        self._is_read_only = self._is_read_only or fault_of(error, self._link.error) is Fault.READ_ONLY
+        with suppress(Exception):
+            await self._link.ping()
 
     async def commit(self) -> None:
         if self._is_exposed:
@@ -189,18 +186,18 @@ class OpenMysqlTransaction(LinkTx):
                 "the server has no transaction to commit: it was rolled back, or ended by a statement in it",
                 fix="do the work again; keep DDL out of transactions, it commits by itself",
             )
-        await self._link.send("COMMIT")
+        await self._link.commit()
         await self._return()
 
     async def savepoint(self, name: str) -> None:
-        await self._run(f"SAVEPOINT `{name}`")
+        await self.execute(f"SAVEPOINT `{name}`")
 
     async def release(self, name: str) -> None:
-        await self._run(f"RELEASE SAVEPOINT `{name}`")
+        await self.execute(f"RELEASE SAVEPOINT `{name}`")
 
     async def rollback_to(self, name: str) -> None:
-        await self._run(f"ROLLBACK TO SAVEPOINT `{name}`")
-        await self._run(f"RELEASE SAVEPOINT `{name}`")
+        await self.execute(f"ROLLBACK TO SAVEPOINT `{name}`")
+        await self.execute(f"RELEASE SAVEPOINT `{name}`")
 
     async def end(self) -> None:
         # A commit that was interrupted may have given it back, and somebody else may have it by now.

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from aftercommit.errors import NotInTransaction, PayloadTooLarge, UnsupportedTransaction
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour
 from aftercommit.runtime.process import here
 from aftercommit.stores.sql.connections import Turn, abandoned
+
+T = TypeVar("T")
 
 #: Statements of more than this are asked about before they are sent. Few servers take less, and the driver's
 #: escapes may double a text.
@@ -22,8 +24,9 @@ _CHUNK: Final = 500_000
 
 _SAVEPOINT: Final = "aftercommit_many"
 
-#: A flag of the server's status, which the protocol fixes.
+#: Flags of the server's status, which the protocol fixes.
 _IN_TRANSACTION: Final = 1
+_AUTOCOMMIT: Final = 2
 
 
 class Link(Protocol):
@@ -45,6 +48,9 @@ class Link(Protocol):
 
     async def run(self, sql: str, parameters: Any = None) -> QueryResult:
         """One of our statements: rows are tuples, whatever cursors the connection was given."""
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        """One of our statements that gives no rows; how many it matched."""
 
     async def query(self, sql: str, parameters: Any = None) -> QueryResult:
         """One of the user's."""
@@ -89,10 +95,14 @@ class DriverLink(Link):
 
     @property
     def is_autocommit(self) -> bool:
-        return bool(self.raw.get_autocommit())
+        return bool(self.raw.server_status & _AUTOCOMMIT)
 
     async def send(self, sql: str) -> None:
-        """A statement that takes and returns nothing, such as COMMIT, at half the cost of a cursor."""
+        """A statement that takes and returns nothing, such as ROLLBACK, at half the cost of a cursor."""
+        raise NotImplementedError
+
+    async def commit(self) -> None:
+        """By the driver's own, which makes no result of the reply."""
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -108,6 +118,19 @@ class DriverLink(Link):
             self.raw.close()
 
 
+#: One of a link's ways to run a statement.
+Run = Callable[[str, Sequence[object]], Awaitable[T]]
+
+
+def rendered(sql: str, values: Sequence[object], escape: Callable[[object], str]) -> str:
+    """The statement with its values in it, which is all that a cursor of either driver does to bind them. `escape` is
+    the connection's own, which knows the SQL mode of the session. Only NULL and the digits of a number need none."""
+    if not values:
+        return sql  # where a percent sign is one
+    texts = ["NULL" if value is None else str(value) if type(value) is int else escape(value) for value in values]
+    return sql % tuple(texts)
+
+
 @dataclass(eq=False)
 class LinkTx:
     """A Tx over a connection."""
@@ -115,36 +138,43 @@ class LinkTx:
     _link: Link
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        return (await self._run(sql, parameters)).rowcount
+        return await self._run(self._link.execute, sql, parameters)
 
     async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
-        return (await self._run(sql, parameters)).rows
+        return (await self._run(self._link.run, sql, parameters)).rows
 
     async def execute_many(self, sql: str, parameters: Sequence[Sequence[object]]) -> int:
         """An INSERT of many rows, all or none: one statement is that by itself, several are under a savepoint."""
         statements = list(_many(sql, parameters))
         if len(statements) == 1:
             return await self.execute(*statements[0])
-        await self._run(f"SAVEPOINT {_SAVEPOINT}")
+        await self.execute(f"SAVEPOINT {_SAVEPOINT}")
         try:
             count = sum([await self.execute(*statement) for statement in statements])
         except BaseException:
             with suppress(Exception):  # a lost connection or a deadlock has undone it already
-                await self._run(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+                await self.execute(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
             raise
-        await self._run(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+        await self.execute(f"RELEASE SAVEPOINT {_SAVEPOINT}")
         return count
 
-    async def _run(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult:
+    async def _run(self, run: Run[T], sql: str, parameters: Sequence[object]) -> T:
         values, length = [], 0
         for given in parameters:
             value = given.hex() if isinstance(given, bytes) else given
             if isinstance(value, str):
                 length += len(value)
             values.append(value)
-        if length * 4 > _LARGE and (size := _size(values)) > _LARGE:  # in UTF-8 no character has more than four bytes
-            await self._refuse_too_large(size)
-        return await self._link.run(sql, values)
+        try:
+            if length * 4 > _LARGE and (size := _size(values)) > _LARGE:  # UTF-8: four bytes a character at most
+                await self._refuse_too_large(size)
+            return await run(sql, values)
+        except Exception as error:
+            await self._hear(error)
+            raise
+
+    async def _hear(self, error: Exception) -> None:
+        """Of a statement that failed."""
 
     async def _refuse_too_large(self, size: int) -> None:
         """The server would cut the connection in the middle of the statement."""
@@ -173,7 +203,7 @@ class AdoptedLinkTx(LinkTx):
         """What the last statement gave. A rollback of the driver's leaves nothing there."""
         return getattr(self._link.raw, "_result", None)
 
-    async def _run(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult:
+    async def _run(self, run: Run[T], sql: str, parameters: Sequence[object]) -> T:
         if self._link.charset != "utf8mb4" and not all(_is_ascii(value) for value in parameters):
             raise UnsupportedTransaction(
                 f"the connection speaks {self._link.charset}, in which not every event can be said",
@@ -181,7 +211,7 @@ class AdoptedLinkTx(LinkTx):
             )
         if self._link.is_autocommit:
             await self._refuse_undone()
-        return await super()._run(sql, parameters)
+        return await super()._run(run, sql, parameters)
 
     async def _refuse_undone(self) -> None:
         """A deadlock ends the transaction, and the driver does not see it: the row would be saved by itself."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pymysql
@@ -14,7 +14,7 @@ from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour
 from aftercommit.stores.mysql import pool
 from aftercommit.stores.mysql.executor import MysqlExecutor
-from aftercommit.stores.mysql.link import DriverLink
+from aftercommit.stores.mysql.link import DriverLink, rendered
 from aftercommit.stores.mysql.target import Address
 from aftercommit.stores.sql.connections import ThreadTurn
 
@@ -45,13 +45,22 @@ class PymysqlLink(DriverLink):
         count = cursor.execute(sql, parameters or None)
         return QueryResult(list(cursor.fetchall()) if cursor.description else [], count, cursor.lastrowid)
 
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        if type(self.raw) is not pymysql.Connection:  # a user's, whose cursors may have more to do, such as to trace
+            return (await self.run(sql, parameters)).rowcount
+        return int(self.raw.query(rendered(sql, parameters, self.raw.escape)))
+
     async def send(self, sql: str) -> None:
         self.raw.query(sql)
+
+    async def commit(self) -> None:
+        self.raw.commit()
 
     async def query(self, sql: str, parameters: Any = None) -> QueryResult:
         with self.raw.cursor() as cursor:  # which reads what is left
             cursor.execute(sql, parameters or None)
-            return QueryResult(list(cursor.fetchall()), cursor.rowcount, cursor.lastrowid)
+            rows = list(cursor.fetchall()) if cursor.description else []
+            return QueryResult(rows, cursor.rowcount, cursor.lastrowid)
 
     async def ping(self) -> None:
         self.raw.ping(reconnect=False)
