@@ -24,6 +24,7 @@ from aftercommit.stores.sql.rows import (
     EVENT_ID,
     EVENT_KEY,
     IN_UTC,
+    NEXT_DUE,
     NOW,
     POSITION,
     claimed_of,
@@ -290,4 +291,4 @@ def test_rows_are_read_where_they_have_it() -> None:
     assert [names[place] for place in (POSITION, EVENT_ID, EVENT_KEY, AVAILABLE_AT)] == [
         *("position", "event_id", "event_key", "available_at")
     ]
-    assert NOW == -1
+    assert (NOW, NEXT_DUE) == (len(names) + 2, len(names) + 3)  # behind them: epoch, takeover, now, next due

@@ -248,7 +248,7 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
         ("discard", "status = 3", "status IN (0, 3)"),
     ],
     "test_the_time_of_its_end_decides_and_not_its_birth": [
-        ("purge", "done_at < {now} - :older_than", "created_at < {now} - :older_than"),
+        ("purge", "done_at <= {now} - :older_than", "created_at <= {now} - :older_than"),
     ],
     "test_a_purge_deletes_the_oldest_first_up_to_its_limit": [
         ("purge", "ORDER BY ended_at", "ORDER BY position"),

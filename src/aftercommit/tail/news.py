@@ -18,6 +18,9 @@ class NewsOfCommits(Agenda):
         self._tell()
         return True
 
+    def wrote(self, place: Place) -> None:
+        self._tell()
+
     def expect(self, event_ids: Iterable[str], keys: Iterable[OrderKey] = ()) -> None:
         self._tell()
 

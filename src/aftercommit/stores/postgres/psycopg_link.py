@@ -30,6 +30,7 @@ from aftercommit.stores.sql.execution import Fault
 #: As libpq counts them, which is what a connection answers.
 _TAKING: Final = (int(TransactionStatus.INTRANS), int(TransactionStatus.ACTIVE))
 _BEGUN: Final = (*_TAKING, int(TransactionStatus.INERROR))
+_FINE: Final = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 
 
 class CountingLock:
@@ -179,7 +180,7 @@ class PsycopgLink(Link):
         self._refuse_failed(self.raw.pgconn.exec_(words.encode()))
 
     def _refuse_failed(self, result: PGresult) -> None:
-        if result.status == ExecStatus.COMMAND_OK:
+        if result.status in _FINE:
             return
         if self.raw.broken:
             raise psycopg.OperationalError(result.get_error_message())

@@ -3,7 +3,7 @@ WITH old AS MATERIALIZED (
   SELECT event_id, handler_id
   FROM {table}
   WHERE status = :status
-    AND coalesce(done_at, created_at) < {now_minus:older_than}
+    AND coalesce(done_at, created_at) <= {now_minus:older_than}
   ORDER BY coalesce(done_at, created_at)
   LIMIT :limit
   FOR UPDATE SKIP LOCKED

@@ -29,7 +29,7 @@ WITH pending AS MATERIALIZED (
     UNION ALL
     SELECT event_id, handler_id, created_at FROM dead
   ) AS front
-  WHERE created_at < {now_minus:older_than}
+  WHERE created_at <= {now_minus:older_than}
   ORDER BY created_at
   LIMIT :limit
 )

@@ -2,7 +2,7 @@
 SELECT position, event_id, handler_id
 FROM {table} FORCE INDEX ({index:ended})
 WHERE status = :status
-  AND (done_at < {now_minus:older_than}
-       OR (done_at IS NULL AND created_at < {now_minus:older_than}))
+  AND (done_at <= {now_minus:older_than}
+       OR (done_at IS NULL AND created_at <= {now_minus:older_than}))
 ORDER BY done_at
 LIMIT :limit

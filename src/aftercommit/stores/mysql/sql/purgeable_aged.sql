@@ -6,4 +6,4 @@ FROM (
   ORDER BY position
   LIMIT :limit
 ) AS front
-WHERE created_at < {now_minus:older_than}
+WHERE created_at <= {now_minus:older_than}

@@ -25,7 +25,7 @@ DELETE FROM {table}
 WHERE ctid = ANY (ARRAY(
   SELECT row
   FROM (TABLE pending UNION ALL TABLE done UNION ALL TABLE dead) AS front
-  WHERE created_at < {now_minus:older_than}
+  WHERE created_at <= {now_minus:older_than}
   ORDER BY created_at
   LIMIT :limit
 ))

@@ -10,7 +10,7 @@ while count < limit and at <= last and tries > 0 do
   local position = string.format('%016.0f', at)
   local row = read(position)
   if row then
-    if row[CREATED_AT] >= before then
+    if row[CREATED_AT] > before then
       is_over = true
       break
     end

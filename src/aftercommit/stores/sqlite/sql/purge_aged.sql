@@ -3,6 +3,6 @@ DELETE FROM {table}
 WHERE position IN (
   SELECT position
   FROM (SELECT position, created_at FROM {table} ORDER BY position LIMIT :limit)
-  WHERE created_at < {now_minus:older_than}
+  WHERE created_at <= {now_minus:older_than}
 )
 RETURNING event_id, handler_id

@@ -8,11 +8,11 @@ WITH old AS (
     FROM (
       SELECT position, done_at AS ended_at
       FROM {table} WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
-      WHERE status IN (1, 3) AND status = :status AND done_at < @before
+      WHERE status IN (1, 3) AND status = :status AND done_at <= @before
       UNION ALL
       SELECT position, created_at
       FROM {table} WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
-      WHERE status IN (1, 3) AND status = :status AND done_at IS NULL AND created_at < @before
+      WHERE status IN (1, 3) AND status = :status AND done_at IS NULL AND created_at <= @before
     ) AS ended
     ORDER BY ended_at
   )

@@ -9,7 +9,7 @@ WITH old AS (
       FROM {table} WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
       ORDER BY position
     ) AS front
-    WHERE created_at < {now_minus:older_than}
+    WHERE created_at <= {now_minus:older_than}
   )
 )
 DELETE FROM old

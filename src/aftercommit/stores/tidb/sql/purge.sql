@@ -2,5 +2,5 @@
 DELETE FROM {table}
 WHERE position IN :positions
   AND status = :status
-  AND (done_at < {now_minus:older_than}
-       OR (done_at IS NULL AND created_at < {now_minus:older_than}))
+  AND (done_at <= {now_minus:older_than}
+       OR (done_at IS NULL AND created_at <= {now_minus:older_than}))
