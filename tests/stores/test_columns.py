@@ -291,4 +291,5 @@ def test_rows_are_read_where_they_have_it() -> None:
     assert [names[place] for place in (POSITION, EVENT_ID, EVENT_KEY, AVAILABLE_AT)] == [
         *("position", "event_id", "event_key", "available_at")
     ]
-    assert (NOW, NEXT_DUE) == (len(names) + 2, len(names) + 3)  # behind them: epoch, takeover, now, next due
+    behind = ["epoch", "is_takeover", "now", "next_due"]
+    assert [(*names, *behind)[place] for place in (NOW, NEXT_DUE)] == ["now", "next_due"]
