@@ -26,6 +26,26 @@ async def heard(work: Awaitable[T]) -> T:
     return value
 
 
+async def arrived(socket: int, *, writable: bool = False) -> bool:
+    """Until there is something to read on a socket, which is True; or until it takes more, where that is waited for."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[bool] = loop.create_future()
+    loop.add_reader(socket, _settle, ready, True)
+    if writable:
+        loop.add_writer(socket, _settle, ready, False)
+    try:
+        return await ready
+    finally:
+        loop.remove_reader(socket)
+        if writable:
+            loop.remove_writer(socket)
+
+
+def _settle(ready: asyncio.Future[bool], is_readable: bool) -> None:
+    if not ready.done():
+        ready.set_result(is_readable)
+
+
 def not_heard() -> asyncio.CancelledError:
     return asyncio.CancelledError()
 

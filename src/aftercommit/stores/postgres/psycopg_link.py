@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 import psycopg
@@ -12,6 +13,7 @@ from psycopg.errors import InFailedSqlTransaction, error_from_result
 from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 from psycopg.rows import tuple_row
+from psycopg.waiting import Ready, Wait
 
 from aftercommit.errors import OutboxError
 from aftercommit.events.claims import QueryResult
@@ -20,7 +22,7 @@ from aftercommit.stores.postgres.executor import PostgresExecutor
 from aftercommit.stores.postgres.faults import fault_of_ours, fault_of_state, rolled_back
 from aftercommit.stores.postgres.lenders import Engine, OwnPool
 from aftercommit.stores.postgres.link import Link, modes_of
-from aftercommit.stores.postgres.loops import LoopSignal, cancellations, heard
+from aftercommit.stores.postgres.loops import LoopSignal, arrived, cancellations, heard
 from aftercommit.stores.postgres.psycopg_listening import PsycopgListening, ThreadSignal
 from aftercommit.stores.postgres.psycopg_prepared import for_cursor, name_of, texts_of
 from aftercommit.stores.sql.aio import TaskTurn
@@ -31,6 +33,9 @@ from aftercommit.stores.sql.execution import Fault
 _TAKING: Final = (int(TransactionStatus.INTRANS), int(TransactionStatus.ACTIVE))
 _BEGUN: Final = (*_TAKING, int(TransactionStatus.INERROR))
 _FINE: Final = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
+
+#: Seconds for the server to let go of a statement.
+_ENOUGH: Final = 5.0
 
 
 class CountingLock:
@@ -234,8 +239,7 @@ class AsyncPsycopgLink(PsycopgLink):
             async with raw.lock:
                 if (name := name_of(raw, sql)) is not None:
                     raw.pgconn.send_query_prepared(name, texts)
-                    (result,) = await heard(raw.wait(generators.execute(raw.pgconn)))
-                    return self._matched(result)
+                    return self._matched(await self._answer())
         cursor = self._cursor = self._cursor or psycopg.AsyncCursor(raw, row_factory=tuple_row)
         await heard(cursor.execute(sql, for_cursor(cursor, texts) if texts else parameters or None))
         return int(cursor.rowcount)
@@ -255,8 +259,36 @@ class AsyncPsycopgLink(PsycopgLink):
         raw = self.raw
         async with raw.lock:
             raw.pgconn.send_query(words.encode())
-            *_, result = await heard(raw.wait(generators.execute(raw.pgconn)))
+            result = await self._answer()
         self._refuse_failed(result)
+
+    async def _answer(self) -> PGresult:
+        """To the statement that was just sent, while this task has the connection's lock. As psycopg waits for it, but
+        without a timer; a cancellation is heard, whatever the version."""
+        pgconn = self.raw.pgconn
+        answers = generators.execute(pgconn)
+        try:
+            awaited = next(answers)
+            while True:
+                is_readable = await arrived(pgconn.socket, writable=bool(awaited & Wait.W))
+                awaited = answers.send(Ready.R if is_readable else Ready.W)
+        except StopIteration as end:
+            return end.value[-1]  # type: ignore[no-any-return]
+        except asyncio.CancelledError:
+            if pgconn.transaction_status == TransactionStatus.ACTIVE:  # it would stay in the middle of it
+                with suppress(psycopg.Error):
+                    await self.raw.cancel_safe(timeout=_ENOUGH)
+                    await self.raw.wait(answers)
+            raise
+
+    async def commit(self) -> None:
+        raw = self.raw
+        if self.is_exposed:  # who has the connection may be in a block of its own, which psycopg knows
+            await super().commit()
+            return
+        if raw.pgconn.transaction_status == TransactionStatus.INERROR:
+            raise rolled_back()
+        await self.send("COMMIT")
 
     async def query(self, sql: str, parameters: Any) -> QueryResult:
         cursor = self._owners_cursor()
