@@ -69,7 +69,7 @@ class AsyncmyLink(DriverLink):
         if self._has_listeners():
             return (await self.run(sql, parameters)).rowcount
         try:
-            return int(await self.raw.query(rendered(sql, parameters, self.raw.escape)))
+            return int(await self.raw.query(rendered(sql, parameters, self.raw)))
         except asyncio.CancelledError:
             self.drop()
             raise
