@@ -110,6 +110,13 @@ class DriverLink(Link):
         """By the driver's own, which makes no result of the reply."""
         raise NotImplementedError
 
+    def _text(self, sql: str, parameters: Sequence[object]) -> str | None:
+        """The user's statement; None when its parameters do not fit, of which a cursor makes the driver's error."""
+        try:
+            return rendered(sql, parameters, self.raw)
+        except TypeError:
+            return None
+
     async def close(self) -> None:
         """Say good-bye and close."""
         self.drop()
@@ -122,6 +129,9 @@ class DriverLink(Link):
         with suppress(Exception):  # it may be closed, or its event loop may have ended
             self.raw.close()
 
+
+#: Of parameters that are bound as they stand.
+SEQUENCES: Final = (tuple, list)
 
 #: One of a link's ways to run a statement.
 Run = Callable[[str, Sequence[object]], Awaitable[T]]
@@ -136,15 +146,14 @@ def rendered(sql: str, values: Sequence[object], raw: Any) -> str:
     has_escapes = not raw.server_status & _NO_BACKSLASH_ESCAPES
     texts = []
     for value in values:
-        kind = type(value)
         if value is None:
             texts.append("NULL")
-        elif kind is str:
+        elif type(value) is str:
             text = value.replace("'", "''")
             texts.append(f"'{text.replace(_BACKSLASH, _ESCAPED) if has_escapes else text}'")
-        elif kind is int:
+        elif type(value) is int:
             texts.append(str(value))
-        elif kind is datetime:
+        elif type(value) is datetime:
             texts.append(f"'{value.isoformat(' ', 'microseconds')[:26]}'")  # without its zone, as drivers say it
         else:
             texts.append(raw.escape(value))

@@ -14,12 +14,10 @@ from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour
 from aftercommit.stores.mysql import pool
 from aftercommit.stores.mysql.executor import MysqlExecutor
-from aftercommit.stores.mysql.link import DriverLink, rendered
+from aftercommit.stores.mysql.link import SEQUENCES, DriverLink, rendered
 from aftercommit.stores.mysql.replies import SHORTEST, packet, reply_in
 from aftercommit.stores.mysql.target import Address
 from aftercommit.stores.sql.connections import ThreadTurn
-
-_SEQUENCES = (tuple, list)
 
 
 class PymysqlLink(DriverLink):
@@ -85,13 +83,10 @@ class PymysqlLink(DriverLink):
 
     async def query(self, sql: str, parameters: Any = None) -> QueryResult:
         raw = self.raw
-        if type(raw) is pymysql.Connection and raw.cursorclass is Cursor and type(parameters) in _SEQUENCES:
-            try:
-                text = rendered(sql, parameters, raw)
-            except TypeError:  # of which the cursor makes an error of its own
-                text = None
-            if text is not None:
-                return self._asked(text)
+        has_cursors = type(raw) is not pymysql.Connection or raw.cursorclass is not Cursor
+        text = None if has_cursors or type(parameters) not in SEQUENCES else self._text(sql, parameters)
+        if text is not None:
+            return self._asked(text)
         with raw.cursor() as cursor:  # which reads what is left
             cursor.execute(sql, parameters or None)
             rows = list(cursor.fetchall()) if cursor.description else []

@@ -28,7 +28,7 @@ class Reply(msgspec.Struct, eq=False):
     server_status: int
     #: How many bytes it has.
     size: int
-    warning_count: int = 0
+    warning_count: int
     has_next: bool = False
     unbuffered_active: bool = False
     message: bytes = b""
@@ -53,7 +53,9 @@ def reply_in(data: bytes | bytearray, at: int, end: int) -> Reply | None:
     affected_rows, place = (data[place], place + 1) if data[place] < 251 else _longer(data, place)
     insert_id, place = (data[place], place + 1) if data[place] < 251 else _longer(data, place)
     status = data[place] | data[place + 1] << 8
-    return None if status & _MORE_RESULTS else Reply(affected_rows, insert_id, status, size)
+    if status & _MORE_RESULTS:
+        return None
+    return Reply(affected_rows, insert_id, status, size, data[place + 2] | data[place + 3] << 8)
 
 
 def _longer(data: bytes | bytearray, at: int) -> tuple[int, int]:
