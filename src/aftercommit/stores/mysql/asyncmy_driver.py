@@ -121,7 +121,9 @@ class AsyncmyLink(DriverLink):
 
     async def query(self, sql: str, parameters: Any = None) -> QueryResult:
         raw = self.raw
-        has_cursors = self._has_listeners() or raw._cursor_cls is not Cursor or bool(getattr(raw, "_stmt_cache_size", 0))
+        has_cursors = (
+            self._has_listeners() or raw._cursor_cls is not Cursor or bool(getattr(raw, "_stmt_cache_size", 0))
+        )
         text = None if has_cursors or type(parameters) not in SEQUENCES else self._text(sql, parameters)
         try:
             if text is not None:

@@ -26,8 +26,8 @@ _CHUNK: Final = 500_000
 _SAVEPOINT: Final = "aftercommit_many"
 
 #: Flags of the server's status, which the protocol fixes.
-_IN_TRANSACTION: Final = 1
-_AUTOCOMMIT: Final = 2
+IN_TRANSACTION: Final = 1
+AUTOCOMMIT: Final = 2
 _NO_BACKSLASH_ESCAPES: Final = 512
 
 _BACKSLASH: Final = "\\"
@@ -96,11 +96,11 @@ class DriverLink(Link):
 
     @property
     def is_in_transaction(self) -> bool:
-        return bool(self.raw.server_status & _IN_TRANSACTION)
+        return bool(self.raw.server_status & IN_TRANSACTION)
 
     @property
     def is_autocommit(self) -> bool:
-        return bool(self.raw.server_status & _AUTOCOMMIT)
+        return bool(self.raw.server_status & AUTOCOMMIT)
 
     async def send(self, sql: str) -> None:
         """A statement that takes and returns nothing, such as ROLLBACK, at half the cost of a cursor."""
