@@ -139,12 +139,15 @@ def test_an_sql_mode_that_changes_in_the_transaction_counts_from_there_on(joinin
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_statement_is_what_the_drivers_own_cursor_would_send(joining: Any, mode: str) -> None:
+def test_a_statement_says_what_the_drivers_own_cursor_would_say(joining: Any, mode: str) -> None:
     async def scenario(store: Any, raw: Any) -> None:
-        await store.executor.adopt(raw).execute(f"SET SESSION sql_mode = '{mode}'")
+        tx = store.executor.adopt(raw)
+        await tx.execute(f"SET SESSION sql_mode = '{mode}'")
         sql = f"SELECT '100%%', {', '.join(['%s'] * len(VALUES))}"
-        assert rendered(sql, VALUES, raw.escape) == raw.cursor().mogrify(sql, tuple(VALUES))
-        assert rendered("SELECT '100%'", (), raw.escape) == "SELECT '100%'"
+        ours, theirs = rendered(sql, VALUES, raw), raw.cursor().mogrify(sql, tuple(VALUES))
+        for said, meant in zip((await tx.fetch(ours))[0], (await tx.fetch(theirs))[0], strict=True):
+            assert str(said).removesuffix(".000000") == str(meant)
+        assert rendered("SELECT '100%'", (), raw) == "SELECT '100%'"
 
     joining(scenario)
 

@@ -11,7 +11,7 @@ from aftercommit.errors import TransactionEnded
 from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Tx
 from aftercommit.stores.mysql.faults import fault_of, is_in_step
-from aftercommit.stores.mysql.link import AdoptedLinkTx, DriverLink, LinkTx
+from aftercommit.stores.mysql.link import AUTOCOMMIT, IN_TRANSACTION, AdoptedLinkTx, DriverLink, LinkTx
 from aftercommit.stores.sql.connections import Give, Lender, LinkExecutor, retrying
 from aftercommit.stores.sql.execution import Fault
 
@@ -27,6 +27,8 @@ _BEGIN: Final = "START TRANSACTION"
 
 #: Our own. TiDB, which alone reads the comment, may be set to look for conflicts only when a transaction commits.
 _BEGIN_OWN: Final = "BEGIN /*T! PESSIMISTIC */"
+
+_STATE: Final = IN_TRANSACTION | AUTOCOMMIT
 
 
 class MysqlExecutor(LinkExecutor):
@@ -121,7 +123,7 @@ class MysqlLink:
     def is_sound(self) -> bool:
         """As it was lent: open, out of every transaction, in autocommit mode."""
         link = self.link
-        return link is not None and link.is_open and not link.is_in_transaction and link.is_autocommit
+        return link is not None and link.raw.server_status & _STATE == AUTOCOMMIT and link.is_open
 
     async def close(self) -> None:
         if self.link is not None and self.link.is_here:
@@ -163,7 +165,7 @@ class OpenMysqlTransaction(LinkTx):
     @property
     def is_open(self) -> bool:
         """Or its session has ended, which the next statement says best."""
-        return self._is_lent and (self._link.is_in_transaction or not self._link.is_open)
+        return self._is_lent and (bool(self._link.raw.server_status & IN_TRANSACTION) or not self._link.is_open)
 
     async def query(self, sql: str, parameters: Any = ()) -> QueryResult:
         try:

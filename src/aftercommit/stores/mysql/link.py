@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from aftercommit.errors import NotInTransaction, PayloadTooLarge, UnsupportedTransaction
@@ -25,8 +26,12 @@ _CHUNK: Final = 500_000
 _SAVEPOINT: Final = "aftercommit_many"
 
 #: Flags of the server's status, which the protocol fixes.
-_IN_TRANSACTION: Final = 1
-_AUTOCOMMIT: Final = 2
+IN_TRANSACTION: Final = 1
+AUTOCOMMIT: Final = 2
+_NO_BACKSLASH_ESCAPES: Final = 512
+
+_BACKSLASH: Final = "\\"
+_ESCAPED: Final = "\\\\"
 
 
 class Link(Protocol):
@@ -91,11 +96,11 @@ class DriverLink(Link):
 
     @property
     def is_in_transaction(self) -> bool:
-        return bool(self.raw.server_status & _IN_TRANSACTION)
+        return bool(self.raw.server_status & IN_TRANSACTION)
 
     @property
     def is_autocommit(self) -> bool:
-        return bool(self.raw.server_status & _AUTOCOMMIT)
+        return bool(self.raw.server_status & AUTOCOMMIT)
 
     async def send(self, sql: str) -> None:
         """A statement that takes and returns nothing, such as ROLLBACK, at half the cost of a cursor."""
@@ -104,6 +109,13 @@ class DriverLink(Link):
     async def commit(self) -> None:
         """By the driver's own, which makes no result of the reply."""
         raise NotImplementedError
+
+    def _text(self, sql: str, parameters: Sequence[object]) -> str | None:
+        """The user's statement; None when its parameters do not fit, of which a cursor makes the driver's error."""
+        try:
+            return rendered(sql, parameters, self.raw)
+        except TypeError:
+            return None
 
     async def close(self) -> None:
         """Say good-bye and close."""
@@ -118,16 +130,33 @@ class DriverLink(Link):
             self.raw.close()
 
 
+#: Of parameters that are bound as they stand.
+SEQUENCES: Final = (tuple, list)
+
 #: One of a link's ways to run a statement.
 Run = Callable[[str, Sequence[object]], Awaitable[T]]
 
 
-def rendered(sql: str, values: Sequence[object], escape: Callable[[object], str]) -> str:
-    """The statement with its values in it, which is all that a cursor of either driver does to bind them. `escape` is
-    the connection's own, which knows the SQL mode of the session. Only NULL and the digits of a number need none."""
+def rendered(sql: str, values: Sequence[object], raw: Any) -> str:
+    """The statement with its values in it, which is all that a cursor of either driver does to bind them. What it would
+    do with the types that are not met here, the connection says. A text ends with a quote that stands alone, and only
+    a backslash makes another character of what is behind it, unless the server has said that it does not."""
     if not values:
         return sql  # where a percent sign is one
-    texts = ["NULL" if value is None else str(value) if type(value) is int else escape(value) for value in values]
+    has_escapes = not raw.server_status & _NO_BACKSLASH_ESCAPES
+    texts = []
+    for value in values:
+        if value is None:
+            texts.append("NULL")
+        elif type(value) is str:
+            text = value.replace("'", "''")
+            texts.append(f"'{text.replace(_BACKSLASH, _ESCAPED) if has_escapes else text}'")
+        elif type(value) is int:
+            texts.append(str(value))
+        elif type(value) is datetime:
+            texts.append(f"'{value.isoformat(' ', 'microseconds')[:26]}'")  # without its zone, as drivers say it
+        else:
+            texts.append(raw.escape(value))
     return sql % tuple(texts)
 
 
@@ -159,12 +188,12 @@ class LinkTx:
         return count
 
     async def _run(self, run: Run[T], sql: str, parameters: Sequence[object]) -> T:
-        values, length = [], 0
-        for given in parameters:
-            value = given.hex() if isinstance(given, bytes) else given
+        values, length = parameters, 0
+        for value in parameters:
             if isinstance(value, str):
                 length += len(value)
-            values.append(value)
+            elif isinstance(value, bytes):
+                values, length = [one.hex() if isinstance(one, bytes) else one for one in parameters], _LARGE
         try:
             if length * 4 > _LARGE and (size := _size(values)) > _LARGE:  # UTF-8: four bytes a character at most
                 await self._refuse_too_large(size)
