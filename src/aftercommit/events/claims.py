@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +17,7 @@ from aftercommit.events.queued import Source
 
 #: Fixed for ever: rows carry the number of their partition.
 PARTITION_COUNT: Final = 256
+_PARTITION_BITS: Final = PARTITION_COUNT - 1
 
 #: What a lone instance owns.
 ALL_PARTITIONS: Final = frozenset(range(PARTITION_COUNT))
@@ -95,7 +96,7 @@ class Undecodable(msgspec.Struct, frozen=True):
     order_key: OrderKey | None = None
 
 
-class NewEvent(msgspec.Struct, frozen=True):
+class NewEvent(msgspec.Struct, frozen=True, gc=False):
     """An event on its way into the table. Born leased when it has an owner, else born free."""
 
     event: EventEnvelope
@@ -149,8 +150,13 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
 
 
 def partition_of(key: str) -> int:
-    """murmur3 of the key's UTF-8, seed 0, without its sign bit, modulo 256."""
-    return (mmh3.hash(key.encode(), 0, signed=False) & 0x7FFFFFFF) % PARTITION_COUNT
+    """murmur3 of the key's UTF-8, seed 0, without its sign bit, modulo 256: its last eight bits."""
+    return mmh3.hash(key) & _PARTITION_BITS
+
+
+def partitions_of(keys: Iterable[str]) -> list[int]:
+    """Of many, with one call."""
+    return [mmh3.hash(key) & _PARTITION_BITS for key in keys]
 
 
 class PartitionHasher:

@@ -77,6 +77,9 @@ def dump_model(value: Any) -> bytes:
 #: Models of pydantic are asked themselves, wherever in a payload they are; pydantic is not imported for that.
 _json = msgspec.json.Encoder(enc_hook=lambda value: msgspec.Raw(dump_model(value)))
 
+#: Many objects, each as JSON on a line of its own.
+encode_objects: Final = _json.encode_lines
+
 
 def encode_headers(headers: Mapping[str, str]) -> str | None:
     """JSON text in insertion order; None when there are no headers."""
@@ -226,10 +229,10 @@ def encoder(serializer: Serializer, kind: type | None = None) -> Callable[[Any],
         decode = (_json_decoder if type(serializer) is JsonSerializer else _msgpack_decoder)(kind)
     except Exception:  # annotations that msgspec does not know, or that lead nowhere at run time
         return encode
-    return partial(_fitting_json, decode) if encode is encode_json else partial(_fitting, encode, decode)
+    return partial(fitting_json, decode) if encode is encode_json else partial(_fitting, encode, decode)
 
 
-def _fitting_json(decode: Callable[[Payload], Any], value: Any) -> str:
+def fitting_json(decode: Callable[[Payload], Any], value: Any) -> str:
     """What can be decoded is JSON, and need not be read once more to see that."""
     try:
         encoded = _json.encode(value)
@@ -275,13 +278,13 @@ def _encoded(serializer: Serializer, value: Any) -> Payload:
 def _json_decoder(kind: Any) -> Callable[[Payload], Any]:
     if is_model(kind):
         return partial(_load_json, kind)
-    return msgspec.json.Decoder(kind, dec_hook=_load).decode
+    return msgspec.json.Decoder(kind, dec_hook=load_part).decode
 
 
 def _msgpack_decoder(kind: Any) -> Callable[[Any], Any]:
     if is_model(kind):
-        return lambda payload: _load(kind, msgspec.msgpack.decode(payload))
-    return msgspec.msgpack.Decoder(kind, dec_hook=_load).decode
+        return lambda payload: load_part(kind, msgspec.msgpack.decode(payload))
+    return msgspec.msgpack.Decoder(kind, dec_hook=load_part).decode
 
 
 def is_model(kind: object) -> bool:
@@ -289,7 +292,7 @@ def is_model(kind: object) -> bool:
     return isinstance(kind, type) and hasattr(kind, "model_validate_json")
 
 
-def _load(kind: Any, data: Any) -> Any:
+def load_part(kind: Any, data: Any) -> Any:
     """What msgspec does not know: models inside of other payloads."""
     if not is_model(kind):
         raise NotImplementedError(f"{kind!r} has no fields that could be decoded")
