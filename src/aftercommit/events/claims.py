@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +17,10 @@ from aftercommit.events.queued import Source
 
 #: Fixed for ever: rows carry the number of their partition.
 PARTITION_COUNT: Final = 256
-_PARTITION_BITS: Final = PARTITION_COUNT - 1
+PARTITION_BITS: Final = PARTITION_COUNT - 1
+
+#: Of a text, whose bits PARTITION_BITS are the number of its partition.
+hash_of: Final = mmh3.hash
 
 #: What a lone instance owns.
 ALL_PARTITIONS: Final = frozenset(range(PARTITION_COUNT))
@@ -151,12 +154,7 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
 
 def partition_of(key: str) -> int:
     """murmur3 of the key's UTF-8, seed 0, without its sign bit, modulo 256: its last eight bits."""
-    return mmh3.hash(key) & _PARTITION_BITS
-
-
-def partitions_of(keys: Iterable[str]) -> list[int]:
-    """Of many, with one call."""
-    return [mmh3.hash(key) & _PARTITION_BITS for key in keys]
+    return hash_of(key) & PARTITION_BITS
 
 
 class PartitionHasher:

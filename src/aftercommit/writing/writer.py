@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from aftercommit.errors import NotInTransaction
-from aftercommit.events.claims import Claimed, Lease, NewEvent, RowKey, deadline_of, partitions_of
+from aftercommit.events.claims import PARTITION_BITS, Claimed, Lease, NewEvent, RowKey, deadline_of, hash_of
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
@@ -85,7 +85,7 @@ class OutboxWriter:
             if refused or free is not None:
                 batch = self._parted(batch, written, refused, free)
             self._follow(batch, written, context)
-        return [event.event_id for event in batch]
+        return [batch[0].event_id] if len(batch) == 1 else [event.event_id for event in batch]
 
     def join(self, events: Sequence[EventEnvelope], context: TakesRows) -> list[str]:
         """Like `write_all`, on a transaction that takes the rows. Awaits nothing."""
@@ -162,17 +162,13 @@ class OutboxWriter:
             received = [event for event, receivers in zip(events, everybody, strict=True) for _ in receivers]
             slots = iter(path.reserve(received, with_firsts=with_firsts))
             owner, lock_timeout, deadline = path.owner, path.lock_timeout, self._runtime.clock() + self._usable
-        rows = [
-            NewEvent(
-                event,
-                partition,
-                owner if (next(slots, False) if receivers else False) else None,
-                lock_timeout,
-                handler_id,
-            )
-            for event, receivers, partition in zip(events, everybody, _partitions(events), strict=True)
-            for handler_id in receivers or _FOR_ALL
-        ]
+        rows = []
+        for event, receivers in zip(events, everybody, strict=True):
+            # Not partition_of(), which would be a call for each event.
+            partition = hash_of(event.event_id if event.key is None else event.key) & PARTITION_BITS
+            for handler_id in receivers or _FOR_ALL:
+                is_hot = len(receivers) > 0 and next(slots, False)
+                rows.append(NewEvent(event, partition, owner if is_hot else None, lock_timeout, handler_id))
         return Written(rows, deadline, path, self._hook, has_unique, self._meter if self._meter.exports else None)
 
     def _follow(self, batch: Sequence[EventEnvelope], written: Written, context: TxContext) -> None:
@@ -295,10 +291,6 @@ class Written(msgspec.Struct, eq=False):
         self.cancel(rows)
         if self._hook is not None:
             guarded(self._hook, "after_rollback", events_of(rows))
-
-
-def _partitions(events: Sequence[EventEnvelope]) -> list[int]:
-    return partitions_of([event.event_id if event.key is None else event.key for event in events])
 
 
 def _key_of(row: NewEvent) -> RowKey:

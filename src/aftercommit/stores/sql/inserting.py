@@ -16,9 +16,24 @@ from aftercommit.stores.sql.statements import Statements
 def insert(tx: Tx, events: Sequence[NewEvent], sql: Statements, dialect: Dialect) -> Coroutine[Any, Any, object]:
     """To be awaited at once."""
     statements, times = inserted(events), dialect.times
-    if len(events) == 1:
-        statement = sql[statements[0]]
-        values = insert_values(events[0], times) if statements is _ANY else plain_values(events[0], times)
+    if len(events) == 1:  # nearly always, and with as few calls as there can be
+        new, statement = events[0], sql[statements[0]]
+        if statements is _ANY:
+            return tx.execute(statement.sql, statement.values(insert_values(new, times)))
+        event, owner = new.event, new.owner
+        values: dict[str, object] = {
+            "event_id": event.event_id,
+            "event_type": event.event_type,
+            "aggregate_type": event.aggregate_type,
+            "aggregate_id": event.aggregate_id,
+            "event_key": event.key,
+            "partition_no": new.partition,
+            "payload": event.payload,
+            "headers": times.headers.encode(event.headers) if event.headers else None,
+            "occurred_at": times.write(event.occurred_at),
+            "owner": owner,
+            "lock_timeout": None if owner is None else to_micros(new.lock_timeout),
+        }
         return tx.execute(statement.sql, statement.values(values))
     statement = sql[statements[dialect.array is not None]]
     columns: Iterable[Sequence[Any]]
@@ -91,26 +106,8 @@ def inserted(events: Sequence[NewEvent]) -> tuple[str, str]:
     return _FREE if owner is None else _LEASED
 
 
-def plain_values(new: NewEvent, times: Times) -> dict[str, object]:
-    """The parameters of a plain event."""
-    event, owner = new.event, new.owner
-    return {
-        "event_id": event.event_id,
-        "event_type": event.event_type,
-        "aggregate_type": event.aggregate_type,
-        "aggregate_id": event.aggregate_id,
-        "event_key": event.key,
-        "partition_no": new.partition,
-        "payload": event.payload,
-        "headers": times.headers.encode(event.headers) if event.headers else None,
-        "occurred_at": times.write(event.occurred_at),
-        "owner": owner,
-        "lock_timeout": None if owner is None else to_micros(new.lock_timeout),
-    }
-
-
 def plain_columns(rows: Sequence[NewEvent], times: Times) -> dict[str, Sequence[Any]]:
-    """Those of many: for each the values of all, in order."""
+    """The parameters of plain events: for each the values of all, in order."""
     events, owner, encode, write = [new.event for new in rows], rows[0].owner, times.headers.encode, times.write
     # What is composed together has occurred at the same time.
     first = events[0].occurred_at

@@ -183,7 +183,7 @@ class SqlStore:
                 await self._firsts.lock(tx, events, self._table.lock_name)
             if self.capabilities.leases_firsts:
                 events = await self._firsts.only(tx, events)
-            await self._insert(tx, events)
+            await insert(tx, events, self._sql, self.dialect)
         except Exception as error:
             self._explain(error)
             raise
