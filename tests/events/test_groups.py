@@ -91,7 +91,7 @@ def test_ids_are_in_the_order_of_writing_and_a_group_has_one_time() -> None:
     ids = [event.event_id for event in events]
     assert ids == sorted(set(ids))
     assert [event.payload for event in events[:2]] == [f'{{"number":{n},"note":null,"share":null}}' for n in (0, 1)]
-    assert len({event.occurred_at for event in events[1:500]}) == 1
+    assert len({event.occurred_at for event in events[1:]}) == 1
 
 
 def test_what_is_too_large_is_refused_in_a_group() -> None:

@@ -77,8 +77,8 @@ def dump_model(value: Any) -> bytes:
 #: Models of pydantic are asked themselves, wherever in a payload they are; pydantic is not imported for that.
 _json = msgspec.json.Encoder(enc_hook=lambda value: msgspec.Raw(dump_model(value)))
 
-#: Many objects, each as JSON on a line of its own.
-encode_objects: Final = _json.encode_lines
+#: As JSON, whatever there is in it: what does not fit, or is no number, is not refused.
+encode_object: Final = _json.encode
 
 
 def encode_headers(headers: Mapping[str, str]) -> str | None:
@@ -278,13 +278,13 @@ def _encoded(serializer: Serializer, value: Any) -> Payload:
 def _json_decoder(kind: Any) -> Callable[[Payload], Any]:
     if is_model(kind):
         return partial(_load_json, kind)
-    return msgspec.json.Decoder(kind, dec_hook=load_part).decode
+    return msgspec.json.Decoder(kind, dec_hook=_load).decode
 
 
 def _msgpack_decoder(kind: Any) -> Callable[[Any], Any]:
     if is_model(kind):
-        return lambda payload: load_part(kind, msgspec.msgpack.decode(payload))
-    return msgspec.msgpack.Decoder(kind, dec_hook=load_part).decode
+        return lambda payload: _load(kind, msgspec.msgpack.decode(payload))
+    return msgspec.msgpack.Decoder(kind, dec_hook=_load).decode
 
 
 def is_model(kind: object) -> bool:
@@ -292,7 +292,7 @@ def is_model(kind: object) -> bool:
     return isinstance(kind, type) and hasattr(kind, "model_validate_json")
 
 
-def load_part(kind: Any, data: Any) -> Any:
+def _load(kind: Any, data: Any) -> Any:
     """What msgspec does not know: models inside of other payloads."""
     if not is_model(kind):
         raise NotImplementedError(f"{kind!r} has no fields that could be decoded")

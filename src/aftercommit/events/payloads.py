@@ -65,7 +65,7 @@ class Kind(NamedTuple):
     serializer: Serializer
     encode: Callable[[Any], Payload]
     #: Many of them, where they go together; an error need not say whose it is.
-    encode_all: Callable[[Sequence[Any]], Sequence[Payload]]
+    encode_all: Callable[[Sequence[Any]], list[Payload]]
 
 
 class PayloadTypes:
@@ -211,7 +211,7 @@ class PayloadTypes:
             marks = marks_of(kind) or _UNMARKED
             serializer = marks.serializer or self._default
             encode = encoder(serializer, kind)
-            known = Kind(event_type_of(kind), marks, serializer, encode, encoder_of_many(kind, encode))
+            known = Kind(event_type_of(kind), marks, serializer, encode, encoder_of_many(encode))
             self._kinds.setdefault(kind, known)
         return self._kinds[kind]
 

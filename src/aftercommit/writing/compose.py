@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Any, Final, TypedDict, Unpack
 from uuid import UUID
 
@@ -38,9 +38,6 @@ MISSING: Final[Any] = type("Missing", (), {"__repr__": lambda _: "…"})()
 
 _NAMES: Final = (str, Enum)
 _BUFFERS: Final = (bytes, bytearray, memoryview)
-
-#: Objects that are encoded in one go: many, and not so many that all of an import is in memory several times.
-_TOGETHER: Final = 500
 
 
 class WriteOptions(TypedDict, total=False):
@@ -80,11 +77,11 @@ class Composer:
         known, composed = self._plain_kinds, list[EventEnvelope]()
         if isinstance(events, list | tuple):
             for of, run in groupby(events, type):
+                group = list(run)
                 if of not in known:
-                    composed.append(self.compose(next(run)))
-                while group := list(islice(run, _TOGETHER)):
-                    kind = known.get(of)
-                    composed += map(self.compose, group) if kind is None else self._group(group, kind)
+                    composed.append(self.compose(group.pop(0)))
+                kind = known.get(of)
+                composed += map(self.compose, group) if kind is None or not group else self._group(group, kind)
         else:
             for event in events:
                 kind = known.get(type(event))
