@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from aftercommit import EventEnvelope
+from aftercommit import EventEnvelope, InvalidPayload
 from aftercommit.events.classes import outbox_event
 from aftercommit.events.codec import MsgpackSerializer
 from aftercommit.events.payloads import PayloadTypes
@@ -100,6 +100,13 @@ def test_what_is_too_large_is_refused_in_a_group() -> None:
     known.compose_all([Sent(1), Keyed(1)])
     with pytest.raises(Exception, match="limit"):
         known.compose_all(events)
+
+
+def test_what_is_no_number_is_refused_in_a_group() -> None:
+    known = Composer()
+    known.compose_all([Placed(1), Placed(2)])
+    with pytest.raises(InvalidPayload, match="nan"):
+        known.compose_all([Placed(1, share=0.5), Placed(2, share=float("nan"))])
 
 
 def test_an_object_that_is_used_again_is_composed_as_it_was_when_it_was_given() -> None:

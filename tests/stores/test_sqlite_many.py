@@ -108,6 +108,14 @@ def test_other_statements_are_all_or_none_too(raw: sqlite3.Connection, sql: str)
     assert raw.execute("SELECT a FROM t").fetchone() == (None,)
 
 
+@pytest.mark.parametrize("value", ["Word", "it's", "', 'x", "?", "", "é", None, 1, b"raw", "NULL"])
+def test_what_all_rows_of_a_large_group_share_is_as_it_was_given(raw: sqlite3.Connection, value: object) -> None:
+    raw.execute("BEGIN")
+    execute_all_or_none(raw, INSERT, [(str(number), value, value, value) for number in range(40)])
+    found = raw.execute("SELECT DISTINCT a, b, c FROM t WHERE event_id <> 'before'").fetchall()
+    assert found == [(value, 7 if value is None else value, None if value is None else 1)]
+
+
 VALUES = st.sampled_from([None, "Word", "it's", "?", "", "é", "a\x00b", 1, 0, 1.5, b"raw", "NULL", "1"])
 
 

@@ -50,9 +50,15 @@ def _insert(raw: sqlite3.Connection, sql: str, rows: Rows, undo: str) -> int:
             try:
                 raw.execute(undo, (first,))
             except BaseException:
-                raw.rollback()  # some of them would be worse than nothing at all
+                _end(raw)  # some of them would be worse than nothing at all
                 raise
         raise
+
+
+def _end(raw: sqlite3.Connection) -> None:
+    raw.rollback()
+    if raw.in_transaction and getattr(raw, "autocommit", -1) is True:  # where, since Python 3.12, that does nothing
+        raw.execute("ROLLBACK")
 
 
 @lru_cache(maxsize=128)
