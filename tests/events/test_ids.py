@@ -82,13 +82,37 @@ def test_ids_grow_over_any_readings_of_the_clock(readings):
     assert all(starmap(lt, pairwise(made)))
 
 
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(NOON - MILLISECOND, NOON + 3 * MILLISECOND)), min_size=1))
+def test_many_at_once_are_what_as_many_one_after_the_other_are_at_that_time(groups):
+    time = [NOON]
+    at_once, one_by_one = (UlidFactory(clock=lambda: time[0], entropy=lambda size: b"\x01" * size) for _ in "ab")
+    made, expected = [], []
+    for count, time[0] in groups:
+        made += at_once.many(count)
+        expected += [one_by_one() for _ in range(count)]
+
+    assert made == expected
+    assert all(starmap(lt, pairwise(made)))
+
+
+def test_many_at_once_carry_into_the_time_when_the_count_is_full(monkeypatch):
+    monkeypatch.setattr(ids, "_FIRST_MASK", 2**20 - 1)
+    make = UlidFactory(clock=lambda: NOON, entropy=lambda size: b"\xff" * (size - 1) + b"\xfd")
+
+    made = [make(), *make.many(5)]
+
+    assert [time_of(each) - NOON // MILLISECOND for each in made] == [0, 0, 0, 1, 1, 1]
+    assert all(starmap(lt, pairwise(made)))
+
+
 def test_ids_grow_in_every_one_of_eight_threads_and_none_comes_twice():
     make, start = UlidFactory(), threading.Barrier(8)
     made: list[list[str]] = [[] for _ in range(8)]
 
     def work(mine: list[str]) -> None:
         start.wait()
-        mine.extend(make() for _ in range(20_000))
+        for _ in range(2_000):
+            mine.extend((make(), *make.many(9)))
 
     threads = [threading.Thread(target=work, args=(mine,)) for mine in made]
     for thread in threads:

@@ -19,6 +19,7 @@ from aftercommit.events.columns import CLAIMED, COLUMNS, GIVEN, PARAMETERS, PLAI
 from aftercommit.runtime.threads import run
 from aftercommit.stores.mysql.dialect import DIALECT as MYSQL
 from aftercommit.stores.postgres.dialect import PSYCOPG as POSTGRES
+from aftercommit.stores.sql.inserting import insert_values, inserted
 from aftercommit.stores.sql.rows import (
     AVAILABLE_AT,
     EVENT_ID,
@@ -28,8 +29,6 @@ from aftercommit.stores.sql.rows import (
     NOW,
     POSITION,
     claimed_of,
-    insert_values,
-    inserted,
 )
 from aftercommit.stores.sql.statements import Statements, TableNames
 from aftercommit.stores.sqlite.target import DIALECT as SQLITE
@@ -213,7 +212,7 @@ def test_what_is_not_plain_has_all_parameters() -> None:
     plain = NewEvent(event(), 7)
 
     def one(*events: NewEvent) -> str:
-        return inserted(events, IN_UTC)[0][0]
+        return inserted(events)[0]
 
     assert one(plain, plain) == "insert_free"
     assert one(replace(plain, owner="alice")) == "insert_leased"

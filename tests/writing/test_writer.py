@@ -21,6 +21,7 @@ from aftercommit import (
     WriterHook,
 )
 from aftercommit.events.claims import Claimed, NewEvent, RowKey
+from aftercommit.handlers.routing import OfKind
 from aftercommit.meter import Meter
 from aftercommit.ports import Capabilities, Colour, WrittenRows
 from aftercommit.runtime.threads import ThreadRuntime, run
@@ -206,6 +207,26 @@ def test_a_batch_is_one_insert_and_its_ids_come_back_in_order() -> None:
     assert run(writer(store, hook).write_all(given, Context())) == [each.event_id for each in given]
     assert [[new.event for new in batch] for batch in store.inserts] == [given]
     assert hook.calls == [("before_write", ["0", "1", "2"]), ("after_write", ["0", "1", "2"])]
+
+
+def test_who_receives_events_of_a_kind_is_asked_once_for_those_that_follow_each_other() -> None:
+    store, asked = Store(), list[str]()
+    kinds = {"T": OfKind(["a", "b"]), "U": OfKind(), "V": ["c", "d"]}
+
+    def rows_of(event: EventEnvelope) -> Sequence[str]:
+        asked.append(event.event_type)
+        return kinds[event.event_type]
+
+    runtime = ThreadRuntime()
+    room = OutboxWriter(runtime, store, Meter(runtime, MetricsExporter()), rows_of=rows_of)  # type: ignore[arg-type]
+    unique = EventEnvelope("T", payload_json="1", unique_key="u")
+    store.capabilities = Capabilities(unique_keys=True)
+    events = [EventEnvelope(name, payload_json="1") for name in ("T", "T", "U", "U", "V", "V", "T")]
+    run(room.write_all(events, Context()))
+    assert asked == ["T", "U", "V", "V", "T"]
+    assert [row.handler_id for row in store.inserts[0]] == [*"abab", "", "", *"cdcd", *"ab"]
+    written = room._written([events[0], unique, events[1]], Context())
+    assert [row.handler_id for row in written.rows] == ["a", "b", "", "a", "b"]
 
 
 def test_an_empty_batch_does_nothing() -> None:

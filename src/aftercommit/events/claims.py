@@ -17,6 +17,10 @@ from aftercommit.events.queued import Source
 
 #: Fixed for ever: rows carry the number of their partition.
 PARTITION_COUNT: Final = 256
+PARTITION_BITS: Final = PARTITION_COUNT - 1
+
+#: Of a text, whose bits PARTITION_BITS are the number of its partition.
+hash_of: Final = mmh3.hash
 
 #: What a lone instance owns.
 ALL_PARTITIONS: Final = frozenset(range(PARTITION_COUNT))
@@ -95,7 +99,7 @@ class Undecodable(msgspec.Struct, frozen=True):
     order_key: OrderKey | None = None
 
 
-class NewEvent(msgspec.Struct, frozen=True):
+class NewEvent(msgspec.Struct, frozen=True, gc=False):
     """An event on its way into the table. Born leased when it has an owner, else born free."""
 
     event: EventEnvelope
@@ -149,8 +153,8 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
 
 
 def partition_of(key: str) -> int:
-    """murmur3 of the key's UTF-8, seed 0, without its sign bit, modulo 256."""
-    return (mmh3.hash(key.encode(), 0, signed=False) & 0x7FFFFFFF) % PARTITION_COUNT
+    """murmur3 of the key's UTF-8, seed 0, without its sign bit, modulo 256: its last eight bits."""
+    return hash_of(key) & PARTITION_BITS
 
 
 class PartitionHasher:

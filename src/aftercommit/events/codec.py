@@ -77,6 +77,9 @@ def dump_model(value: Any) -> bytes:
 #: Models of pydantic are asked themselves, wherever in a payload they are; pydantic is not imported for that.
 _json = msgspec.json.Encoder(enc_hook=lambda value: msgspec.Raw(dump_model(value)))
 
+#: As JSON, whatever there is in it: what does not fit, or is no number, is not refused.
+encode_object: Final = _json.encode
+
 
 def encode_headers(headers: Mapping[str, str]) -> str | None:
     """JSON text in insertion order; None when there are no headers."""
@@ -226,10 +229,10 @@ def encoder(serializer: Serializer, kind: type | None = None) -> Callable[[Any],
         decode = (_json_decoder if type(serializer) is JsonSerializer else _msgpack_decoder)(kind)
     except Exception:  # annotations that msgspec does not know, or that lead nowhere at run time
         return encode
-    return partial(_fitting_json, decode) if encode is encode_json else partial(_fitting, encode, decode)
+    return partial(fitting_json, decode) if encode is encode_json else partial(_fitting, encode, decode)
 
 
-def _fitting_json(decode: Callable[[Payload], Any], value: Any) -> str:
+def fitting_json(decode: Callable[[Payload], Any], value: Any) -> str:
     """What can be decoded is JSON, and need not be read once more to see that."""
     try:
         encoded = _json.encode(value)

@@ -26,6 +26,7 @@ from aftercommit.events.annotations import (
 from aftercommit.events.classes import Marks, checked_serializer, marks_of
 from aftercommit.events.codec import JsonSerializer, MsgpackSerializer, Payload, Serializer, encoder, reason_of
 from aftercommit.events.envelope import EventEnvelope
+from aftercommit.events.groups import encoder_of_many
 from aftercommit.events.names import described
 from aftercommit.events.upcast import Upcaster, Upcasters
 
@@ -63,6 +64,8 @@ class Kind(NamedTuple):
     marks: Marks
     serializer: Serializer
     encode: Callable[[Any], Payload]
+    #: Many of them, where they go together; an error need not say whose it is.
+    encode_all: Callable[[Sequence[Any]], list[Payload]]
 
 
 class PayloadTypes:
@@ -207,7 +210,9 @@ class PayloadTypes:
         if kind not in self._kinds:
             marks = marks_of(kind) or _UNMARKED
             serializer = marks.serializer or self._default
-            self._kinds.setdefault(kind, Kind(event_type_of(kind), marks, serializer, encoder(serializer, kind)))
+            encode = encoder(serializer, kind)
+            known = Kind(event_type_of(kind), marks, serializer, encode, encoder_of_many(encode))
+            self._kinds.setdefault(kind, known)
         return self._kinds[kind]
 
     def _claimed(self, kind: type) -> Kind:

@@ -16,7 +16,8 @@ class DefaultListenerRegistry:
     """One listener for each (aggregate type, event type); `__GLOBAL__` where no aggregate type is named."""
 
     def __init__(self) -> None:
-        self._listeners: dict[tuple[str, str], Listener] = {}
+        #: Nothing leaves it.
+        self.listeners: dict[tuple[str, str], Listener] = {}
 
     @overload
     def register(self, event_type: str | Enum, listener: Listener, /) -> Self: ...
@@ -31,24 +32,24 @@ class DefaultListenerRegistry:
         aggregate_type = name_of(route_and_listener[0], "aggregate_type", 64)
         event_type = name_of(route_and_listener[1], "event_type", 128)
         route, listener = (aggregate_type, event_type), checked(route_and_listener[2])
-        if route in self._listeners:
+        if route in self.listeners:
             raise DuplicateListener(
-                f"{route_name(*route)} has the listener {described(self._listeners[route])} already; "
+                f"{route_name(*route)} has the listener {described(self.listeners[route])} already; "
                 f"{described(listener)} cannot be a second one",
                 fix="call both from one listener, or use MultiListenerRegistry",
             )
-        self._listeners[route] = listener
+        self.listeners[route] = listener
         return self
 
     def listener_for(self, aggregate_type: str, event_type: str) -> Listener | None:
-        return self._listeners.get((aggregate_type, event_type))
+        return self.listeners.get((aggregate_type, event_type))
 
     def route_names(self) -> list[str]:
         """What there are listeners for."""
-        return [route_name(*route) for route in self._listeners]
+        return [route_name(*route) for route in self.listeners]
 
     def __len__(self) -> int:
-        return len(self._listeners)
+        return len(self.listeners)
 
 
 class MultiListenerRegistry:

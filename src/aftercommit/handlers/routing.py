@@ -24,7 +24,6 @@ from aftercommit.ports import Effects, Resource
 #: One row for all: there is nobody to tell apart here.
 _FOR_ALL: Final = ("",)
 
-
 #: The other cure for an event that nobody here knows.
 _LONGER: Final = "a longer unroutable_grace leaves it to other processes for more time"
 
@@ -33,6 +32,12 @@ _KEPT_AT_MOST: Final = 10_000
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+class OfKind(tuple[str, ...]):
+    """The rows of any event of a type, as long as nobody is added who receives events."""
+
+    __slots__ = ()
 
 
 class Route(msgspec.Struct, frozen=True, eq=False):
@@ -93,12 +98,16 @@ class Router:
         self._registry = registry
         # Nothing leaves our own registry. One of a user's, or a subclass, may answer otherwise every time.
         self._answers_stay = type(registry) is DefaultListenerRegistry
+        self._registered = registry.listeners if isinstance(registry, DefaultListenerRegistry) else {}
         self.roster = roster
         self.payloads = payloads
         #: What handlers need while they are called; opened and closed with the outbox.
         self.resources: list[Resource] = []
         self._count = 0
         self._routes: dict[str, Route] = {}
+        #: What `rows_of` has said, while there are so many handlers and listeners.
+        self._rows_of: dict[tuple[str, str], OfKind] = {}
+        self._counts = (0, 0)
         self._found: dict[tuple[str, str], tuple[Route, ...]] = {}
         self._listeners: dict[tuple[str, str], tuple[object, tuple[Route, ...]]] = {}
         self._hints: dict[tuple[str, str], str] = {}
@@ -181,12 +190,22 @@ class Router:
     def rows_of(self, event: EventEnvelope) -> Sequence[str]:
         """The handler ids of the rows to write: one for each when there are several, else one row for all; nothing when
         nobody here receives the event."""
-        if self._answers_stay and not self.roster.handlers:  # what routes_of() would say, sooner
-            known = self._listeners.get((event.aggregate_type, event.event_type))
-            if known is not None and len(known[1]) == 1:
-                return _FOR_ALL
-        routes = self.routes_of(event)
-        return [route.id for route in routes] if len(routes) > 1 else _FOR_ALL[: len(routes)]
+        if not self._answers_stay:
+            return _rows(self.routes_of(event))
+        handlers = self.roster.handlers
+        counts = (len(handlers), len(self._registered))
+        if counts != self._counts:
+            self._rows_of, self._counts = {}, counts
+        # One and the same dictionary, as below.
+        known, kind = self._rows_of, (event.aggregate_type, event.event_type)
+        rows: Sequence[str] | None = known.get(kind)
+        if rows is None:
+            rows = _rows(self.routes_of(event))
+            # What nobody receives may be received once a class is known, or be that of a predicate.
+            if counts == (0, 0) or (rows and all(each.settings.supports is None for each in tuple(handlers.values()))):
+                rows = OfKind(rows)
+                _keep(known, kind, rows)
+        return rows
 
     def fallback_of(self, route: Route, event: EventEnvelope) -> Fallback | None:
         """The handler's own, else the one for the type of the payload, or for generic handlers."""
@@ -288,6 +307,10 @@ class Router:
                 effects = self.effects_of(handler)
             route = self._routes.setdefault(handler.id, Route.to(handler, effects))
         return route
+
+
+def _rows(routes: Sequence[Route]) -> Sequence[str]:
+    return [route.id for route in routes] if len(routes) > 1 else _FOR_ALL[: len(routes)]
 
 
 def _keep(known: dict[K, V], key: K, value: V) -> None:

@@ -173,7 +173,7 @@ class Bench:
     def _listeners(self) -> list[Callable[..., object]]:
         registry = self.outbox._registry
         if isinstance(registry, DefaultListenerRegistry):
-            return [called(each) for each in registry._listeners.values()]
+            return [called(each) for each in registry.listeners.values()]
         if isinstance(registry, MultiListenerRegistry):
             of_types = [each for several in registry._listeners.values() for each in several]
             return [called(each) for each in (*of_types, *registry._wildcards)]

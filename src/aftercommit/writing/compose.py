@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
+from itertools import groupby
 from typing import Any, Final, TypedDict, Unpack
 from uuid import UUID
 
@@ -28,6 +29,7 @@ from aftercommit.events.fields import (
     read_only,
     text_payload,
 )
+from aftercommit.events.groups import plain_events
 from aftercommit.events.names import GLOBAL, name_of, plain
 from aftercommit.events.payloads import Encoded, Kind, PayloadTypes
 
@@ -71,12 +73,29 @@ class Composer:
         self._plain_kinds: dict[type, Kind] = {}
 
     def compose_all(self, events: Iterable[object]) -> list[EventEnvelope]:
-        """As `compose` does it with each of them."""
-        known, plainly, composed = self._plain_kinds, self._plainly, []
-        for event in events:
-            kind = known.get(type(event))
-            composed.append(self.compose(event) if kind is None else plainly(event, kind))
+        """As `compose` does it with each of them. One of a generator is composed before the next one is made."""
+        known, composed = self._plain_kinds, list[EventEnvelope]()
+        if isinstance(events, list | tuple):
+            for of, run in groupby(events, type):
+                group = list(run)
+                if of not in known:
+                    composed.append(self.compose(group.pop(0)))
+                kind = known.get(of)
+                composed += map(self.compose, group) if kind is None or not group else self._group(group, kind)
+        else:
+            for event in events:
+                kind = known.get(type(event))
+                composed.append(self.compose(event) if kind is None else self._plainly(event, kind))
         return composed
+
+    def _group(self, events: Sequence[object], kind: Kind) -> list[EventEnvelope]:
+        """Objects of one class that is known, with nothing beside them."""
+        key_of, content_type, version = kind.marks.key, kind.serializer.content_type, kind.marks.version
+        try:
+            keys = [None] * len(events) if key_of is None else list(map(key_of, events))
+            return plain_events(kind.name, kind.encode_all(events), content_type, version, keys)
+        except Exception:  # one of them is refused, and says why when its turn comes
+            return [self._plainly(event, kind) for event in events]
 
     def compose(self, event: object, payload: object = MISSING, **options: Unpack[WriteOptions]) -> EventEnvelope:
         """Validated and encoded; raises before any transaction is touched."""

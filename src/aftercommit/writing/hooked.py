@@ -1,15 +1,18 @@
-"""The phases of a writer's hook, as they are called."""
+"""The phases of a writer's hook, as they are called; and what the meter is told."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from inspect import isawaitable, iscoroutine
 
 from aftercommit.errors import InvalidOption
+from aftercommit.events.claims import NewEvent
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
 from aftercommit.hooks import WriterHook
+from aftercommit.meter import Meter
 
 log = Log("aftercommit.writer")
 
@@ -35,3 +38,14 @@ def refuse_async(phase: str, returned: object) -> None:
         raise InvalidOption(
             f"{phase} of the writer hook is async, so nothing of it has run", fix="write it as plain def"
         )
+
+
+def events_of(rows: Sequence[NewEvent]) -> list[EventEnvelope]:
+    """The events of rows, each once."""
+    return list({row.event.event_id: row.event for row in rows}.values())
+
+
+def tell_written(meter: Meter, rows: Sequence[NewEvent]) -> None:
+    """Events by their types, each once, however many handlers have a row of it."""
+    for event_type, count in Counter(event.event_type for event in events_of(rows)).items():
+        meter.tell("written", event_type, count)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
 from typing import Final
@@ -11,15 +10,16 @@ import msgspec
 from msgspec.structs import replace
 
 from aftercommit.errors import NotInTransaction
-from aftercommit.events.claims import Claimed, Lease, NewEvent, RowKey, deadline_of, partition_of
+from aftercommit.events.claims import PARTITION_BITS, Claimed, Lease, NewEvent, RowKey, deadline_of, hash_of
 from aftercommit.events.envelope import EventEnvelope
 from aftercommit.events.log import Log
 from aftercommit.events.redact import error_text
+from aftercommit.handlers.routing import OfKind
 from aftercommit.hooks import WriterHook, at_work
 from aftercommit.meter import Meter
 from aftercommit.ports import EventStore, Runtime, TxContext
 from aftercommit.writing.borders import HotPath, TakesRows
-from aftercommit.writing.hooked import guarded, refuse_async
+from aftercommit.writing.hooked import events_of, guarded, refuse_async, tell_written
 from aftercommit.writing.uniques import refuse_unique, suppressed
 
 log = Log("aftercommit.writer")
@@ -28,6 +28,9 @@ _NO_TIME: Final = timedelta(0)
 
 #: One row, which serves all handlers.
 _FOR_ALL: Final = ("",)
+
+#: Before anybody was asked who receives an event.
+_NOT_ASKED: Final[Sequence[str]] = ()
 
 
 class OutboxWriter:
@@ -44,7 +47,7 @@ class OutboxWriter:
         rows_of: Callable[[EventEnvelope], Sequence[str]] = lambda _: _FOR_ALL,
     ) -> None:
         """`rows_of` says for which handlers an event gets rows of their own. `[""]` is one row for all; so is `[]`,
-        when nobody in this process receives the event."""
+        when nobody in this process receives the event. `OfKind` is the answer for all events of the same type."""
         self._runtime = runtime
         self._store = store
         self._meter = meter
@@ -82,7 +85,7 @@ class OutboxWriter:
             if refused or free is not None:
                 batch = self._parted(batch, written, refused, free)
             self._follow(batch, written, context)
-        return [event.event_id for event in batch]
+        return [batch[0].event_id] if len(batch) == 1 else [event.event_id for event in batch]
 
     def join(self, events: Sequence[EventEnvelope], context: TakesRows) -> list[str]:
         """Like `write_all`, on a transaction that takes the rows. Awaits nothing."""
@@ -131,11 +134,18 @@ class OutboxWriter:
     def _written(self, events: Sequence[EventEnvelope], context: TxContext, *, with_firsts: bool = True) -> Written:
         """The rows to write: one for each event, or for each of its handlers. What has a hot slot is born leased; an
         event that has to be the first of its key for that, only if the store finds that it is."""
-        wanted, has_unique = [], False
+        everybody, has_unique, receivers = list[Sequence[str]](), False, _NOT_ASKED
+        event_type = aggregate_type = ""
         for event in events:
             if event.unique_key is not None:
                 has_unique = True
                 refuse_unique(event, self._store)
+            elif (
+                type(receivers) is OfKind and event.event_type is event_type and event.aggregate_type is aggregate_type
+            ):  # asked once for many of a kind
+                everybody.append(receivers)
+                continue
+            event_type, aggregate_type = event.event_type, event.aggregate_type
             try:
                 receivers = self._rows_of(event)
             except Exception as error:
@@ -145,15 +155,17 @@ class OutboxWriter:
                     log.warning("who receives %r is left to its delivery: %s", event, error_text(error), error=error)
             if receivers and event.unique_key is not None:
                 receivers = _FOR_ALL  # it is not done before all of them are, which an index can tell of one row only
-            wanted.append((event, receivers, partition_of(event.event_id if event.key is None else event.key)))
+            everybody.append(receivers)
         path, deadline, owner, lock_timeout = self._hot_path, 0.0, None, _NO_TIME
         slots: Iterator[bool] = iter(())
         if path is not None and path.is_active and context.observes_commit:
-            received = [event for event, receivers, _ in wanted for _ in receivers]
+            received = [event for event, receivers in zip(events, everybody, strict=True) for _ in receivers]
             slots = iter(path.reserve(received, with_firsts=with_firsts))
             owner, lock_timeout, deadline = path.owner, path.lock_timeout, self._runtime.clock() + self._usable
         rows = []
-        for event, receivers, partition in wanted:
+        for event, receivers in zip(events, everybody, strict=True):
+            # Not partition_of(), which would be a call for each event.
+            partition = hash_of(event.event_id if event.key is None else event.key) & PARTITION_BITS
             for handler_id in receivers or _FOR_ALL:
                 is_hot = len(receivers) > 0 and next(slots, False)
                 rows.append(NewEvent(event, partition, owner if is_hot else None, lock_timeout, handler_id))
@@ -168,7 +180,7 @@ class OutboxWriter:
                 context.wrote(written)
         else:
             if path is not None and is_active:
-                path.unseen(_events_of(written.rows))
+                path.unseen(events_of(written.rows))
             if self._meter.exports:
                 tell_written(self._meter, written.rows)
         if hook is not None:
@@ -257,7 +269,7 @@ class Written(msgspec.Struct, eq=False):
         if self._meter is not None:
             tell_written(self._meter, self.rows)
         if self._hook is not None:
-            guarded(self._hook, "after_commit", _events_of(self.rows))
+            guarded(self._hook, "after_commit", events_of(self.rows))
 
     def _claimed(self, rows: Sequence[NewEvent]) -> list[Claimed]:
         """Those that were born leased."""
@@ -278,7 +290,7 @@ class Written(msgspec.Struct, eq=False):
     def _rolled_back(self, rows: Sequence[NewEvent]) -> None:
         self.cancel(rows)
         if self._hook is not None:
-            guarded(self._hook, "after_rollback", _events_of(rows))
+            guarded(self._hook, "after_rollback", events_of(rows))
 
 
 def _key_of(row: NewEvent) -> RowKey:
@@ -287,17 +299,6 @@ def _key_of(row: NewEvent) -> RowKey:
 
 def _is_first(row: NewEvent) -> bool:
     return row.owner is not None and row.event.key is not None
-
-
-def _events_of(rows: Sequence[NewEvent]) -> list[EventEnvelope]:
-    """The events of rows, each once."""
-    return list({row.event.event_id: row.event for row in rows}.values())
-
-
-def tell_written(meter: Meter, rows: Sequence[NewEvent]) -> None:
-    """Events by their types, each once, however many handlers have a row of it."""
-    for event_type, count in Counter(event.event_type for event in _events_of(rows)).items():
-        meter.tell("written", event_type, count)
 
 
 def refuse_without_transaction(context: TxContext, store: EventStore) -> None:

@@ -25,6 +25,9 @@ _NOTHING: Final = {type(None)}
 def array_literal(values: Sequence[Any]) -> str:
     """An array as PostgreSQL reads it from text: quicker than letting a driver encode a list. Statements cast such a
     parameter to text first, which asyncpg takes for its type."""
+    first = values[0] if values else None
+    if len(values) > 1 and values.count(first) == len(values):
+        return f"{{{','.join([_element(first)] * len(values))}}}"
     try:
         # Nearly always all are texts without quotes, and one look at all of them together is enough.
         joined = '","'.join(values)

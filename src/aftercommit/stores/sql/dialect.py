@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -101,10 +101,10 @@ class Dialect(msgspec.Struct, frozen=True, eq=False):
         columns = zip(HELD_COLUMNS, zip(*rows, strict=True), strict=True)
         return {name: self.array(column) for name, column in columns if name in names}
 
-    def columns(self, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Sequence[object]:
-        """Rows as the parameters of a statement that takes arrays, or many texts as one."""
-        columns = zip(names, zip(*rows, strict=True), strict=True)
-        return tuple([BETWEEN.join(column) if name == "texts" else self.list(column) for name, column in columns])
+    def columns(self, names: Sequence[str], columns: Iterable[Sequence[Any]]) -> Sequence[object]:
+        """Rows, column by column, as the parameters of a statement that takes arrays, or many texts as one."""
+        named = zip(names, columns, strict=True)
+        return tuple([BETWEEN.join(column) if name == "texts" else self.list(column) for name, column in named])
 
     def list(self, values: Sequence[object]) -> object:
         """Many values of one kind as one parameter."""

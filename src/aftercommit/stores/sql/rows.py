@@ -1,4 +1,4 @@
-"""Rows and values: how an event becomes parameters, and a row an event again. Times are integer microseconds."""
+"""Rows and values: how a row becomes an event again. Times are integer microseconds."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import msgspec
 from msgspec.structs import replace
 
 from aftercommit.errors import UndecodableRow
-from aftercommit.events.claims import Claimed, ClaimRequest, Lease, NewEvent, RowKey, Undecodable
+from aftercommit.events.claims import Claimed, ClaimRequest, Lease, RowKey, Undecodable
 from aftercommit.events.columns import CLAIMED, COLUMNS
 from aftercommit.events.envelope import EventEnvelope, EventStatus
-from aftercommit.events.fields import JSON, NO_HEADERS
+from aftercommit.events.fields import NO_HEADERS
 from aftercommit.events.headers import JSON_HEADERS, Headers
 from aftercommit.events.order import KeyClaimRequest, OrderKey
 from aftercommit.events.records import EventRecord, Summary, TypeSummary
@@ -67,88 +67,8 @@ IN_MICROS: Final = Times(instant_to_micros, instant, -(2**62))
 IN_UTC: Final = Times(lambda value: value, in_utc, datetime.min.replace(tzinfo=UTC))
 
 
-def insert_values(new: NewEvent, times: Times) -> dict[str, object]:
-    """The parameters of the INSERT."""
-    event = new.event
-    is_text = isinstance(event.payload, str)
-    scheduled = None if event.available_at is None else times.write(event.available_at)
-    delay = 0 if event.deliver_after is None else to_micros(event.deliver_after)
-    return {
-        "event_id": event.event_id,
-        "handler_id": new.handler_id,
-        "event_type": event.event_type,
-        "aggregate_type": event.aggregate_type,
-        "aggregate_id": event.aggregate_id,
-        "tenant_id": event.tenant_id,
-        "event_key": event.key,
-        "partition_no": new.partition,
-        "payload": event.payload if is_text else None,
-        "payload_bytes": None if is_text else event.payload,
-        "content_type": event.content_type,
-        "payload_version": event.payload_version,
-        "headers": times.headers.encode(event.headers) if event.headers else None,
-        "occurred_at": times.write(event.occurred_at),
-        "scheduled_at": scheduled,
-        # A delay is added to the database's clock; only an explicit time is taken as it is.
-        "available_at": None if event.deliver_after is not None else scheduled,
-        "delay": delay,
-        "owner": new.owner,
-        "lock_timeout": None if new.owner is None else to_micros(new.lock_timeout),
-        "epoch": 0 if new.owner is None else 1,
-    }
-
-
-#: The statements that write one and many: any events, and plain ones, which are free or leased. Nearly all are plain:
-#: JSON for at once, for all handlers, of no tenant. What the others may have are constants in a statement for these.
-_ANY: Final = ("insert", "insert_many")
-_FREE: Final = ("insert_free", "insert_many_free")
-_LEASED: Final = ("insert_leased", "insert_many_leased")
-
 #: Stands between texts that are sent as one. JSON has it escaped, and never as a space.
 BETWEEN: Final = "\x1f"
-
-
-def inserted(events: Sequence[NewEvent], times: Times) -> tuple[tuple[str, str], list[dict[str, object]]]:
-    """The statements that are right for all of these, and the parameters of each."""
-    rows: list[dict[str, object]] = []
-    owner = events[0].owner
-    for new in events:
-        event = new.event
-        payload = event.payload
-        if (
-            new.handler_id
-            or new.owner != owner
-            or event.available_at is not None
-            or event.tenant_id is not None
-            or event.payload_version != 1
-            or event.content_type != JSON
-            or not isinstance(payload, str)
-            or BETWEEN in payload
-        ):
-            return _ANY, [insert_values(each, times) for each in events]
-        rows.append(
-            {
-                "event_id": event.event_id,
-                "event_type": event.event_type,
-                "aggregate_type": event.aggregate_type,
-                "aggregate_id": event.aggregate_id,
-                "event_key": event.key,
-                "partition_no": new.partition,
-                "payload": payload,
-                "texts": payload,  # as it is called where many are sent as one
-                "headers": times.headers.encode(event.headers) if event.headers else None,
-                "occurred_at": times.write(event.occurred_at),
-                "owner": owner,
-                "lock_timeout": None if owner is None else to_micros(new.lock_timeout),
-            }
-        )
-    return (_FREE if owner is None else _LEASED), rows
-
-
-def unique_values(new: NewEvent, times: Times) -> dict[str, object]:
-    """The parameters of the INSERT that names the unique key."""
-    return insert_values(new, times) | {"unique_key": new.event.unique_key}
-
 
 _CLAIMED: Final = [column.name for column in CLAIMED]
 

@@ -26,6 +26,7 @@ from aftercommit.ports import (
 from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.execution import Executor, Fault, explained
 from aftercommit.stores.sql.firsts import Firsts, free_of
+from aftercommit.stores.sql.inserting import insert
 from aftercommit.stores.sql.membership import SqlMembership
 from aftercommit.stores.sql.pauses import SqlPauses
 from aftercommit.stores.sql.records import SqlRecords
@@ -38,7 +39,6 @@ from aftercommit.stores.sql.rows import (
     all_claimed,
     claimed_of,
     held_row,
-    inserted,
     to_micros,
 )
 from aftercommit.stores.sql.runs import head_of, run_values
@@ -183,7 +183,7 @@ class SqlStore:
                 await self._firsts.lock(tx, events, self._table.lock_name)
             if self.capabilities.leases_firsts:
                 events = await self._firsts.only(tx, events)
-            await self._insert(tx, events)
+            await insert(tx, events, self._sql, self.dialect)
         except Exception as error:
             self._explain(error)
             raise
@@ -202,17 +202,7 @@ class SqlStore:
         return Inserted(free_of(events) if self.capabilities.leases_firsts else None, refused)
 
     def _insert(self, tx: Tx, events: Sequence[NewEvent]) -> Coroutine[Any, Any, object]:
-        """To be awaited at once."""
-        (one, many), values = inserted(events, self._times)
-        if len(values) == 1:
-            statement = self._sql[one]
-            return tx.execute(statement.sql, statement.values(values[0]))
-        if self.dialect.array is not None:
-            statement = self._sql[many]
-            return tx.execute(statement.sql, self.dialect.columns(statement.names, list(map(statement.values, values))))
-        statement = self._sql[one]
-        # In one call, which writes all or none.
-        return tx.execute_many(statement.sql, list(map(statement.values, values)))
+        return insert(tx, events, self._sql, self.dialect)
 
     async def claim(self, request: ClaimRequest) -> Claim:
         refuse_nobody(request.owner)

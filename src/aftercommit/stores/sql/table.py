@@ -12,7 +12,7 @@ from aftercommit.events.claims import NewEvent
 from aftercommit.ports import AdoptedTx, Tx
 from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.execution import Executor, Fault
-from aftercommit.stores.sql.rows import insert_values
+from aftercommit.stores.sql.inserting import insert_values
 from aftercommit.stores.sql.schema import Schema
 from aftercommit.stores.sql.statements import Statements, TableNames
 

@@ -10,7 +10,7 @@ from aftercommit.events.claims import NewEvent, RowKey
 from aftercommit.ports import Tx
 from aftercommit.stores.sql.dialect import Dialect
 from aftercommit.stores.sql.execution import Fault
-from aftercommit.stores.sql.rows import unique_values
+from aftercommit.stores.sql.inserting import unique_values
 from aftercommit.stores.sql.statements import Statements
 
 #: Writes events that have none.

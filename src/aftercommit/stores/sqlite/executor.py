@@ -14,6 +14,7 @@ from aftercommit.events.claims import QueryResult
 from aftercommit.ports import Colour, Tx
 from aftercommit.stores.sql.connections import Give, LinkExecutor, pools_of_blocking
 from aftercommit.stores.sql.execution import Fault
+from aftercommit.stores.sqlite.many import execute_all_or_none
 from aftercommit.stores.sqlite.write_lock import WriteLock, busy, write_lock_of
 
 T = TypeVar("T")
@@ -240,26 +241,6 @@ def _text_or_bytes(cell: bytes) -> str | bytes:
         return cell.decode()
     except UnicodeDecodeError:
         return cell
-
-
-def execute_all_or_none(raw: sqlite3.Connection, sql: str, parameters: Sequence[Sequence[object]]) -> int:
-    """A row that is refused takes those before it with it; what else the transaction has done stands."""
-    if not raw.in_transaction:
-        try:
-            return raw.executemany(sql, parameters).rowcount
-        except BaseException:
-            raw.rollback()  # the driver began by itself, so there is nothing else in it
-            raise
-    raw.execute("SAVEPOINT aftercommit_many")
-    try:
-        count = raw.executemany(sql, parameters).rowcount
-    except BaseException:
-        if raw.in_transaction:  # a full disk has ended it already
-            raw.execute("ROLLBACK TO aftercommit_many")
-            raw.execute("RELEASE aftercommit_many")
-        raise
-    raw.execute("RELEASE aftercommit_many")
-    return count
 
 
 def fault_of(error: Exception) -> Fault:
