@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 import asyncmy
-from asyncmy.connection import Connection, MySQLResult
+from asyncmy.connection import Connection
 from asyncmy.constants.CLIENT import FOUND_ROWS
 from asyncmy.cursors import Cursor
 from asyncmy.errors import MySQLError
@@ -19,13 +19,9 @@ from aftercommit.runtime.process import here
 from aftercommit.runtime.threads import run
 from aftercommit.stores.mysql import pool
 from aftercommit.stores.mysql.executor import MysqlExecutor
-from aftercommit.stores.mysql.link import SEQUENCES, DriverLink, rendered
-from aftercommit.stores.mysql.replies import SHORTEST, packet, reply_in
+from aftercommit.stores.mysql.link import DriverLink, rendered
 from aftercommit.stores.mysql.target import Address
 from aftercommit.stores.sql.aio import TaskTurn, cut
-
-#: Older releases read from a stream.
-_READS_ITSELF: Final = hasattr(Connection, "_fill_buffer")
 
 
 class AsyncmyLink(DriverLink):
@@ -73,34 +69,10 @@ class AsyncmyLink(DriverLink):
         if self._has_listeners():
             return (await self.run(sql, parameters)).rowcount
         try:
-            return await self._told(rendered(sql, parameters, self.raw))
+            return int(await self.raw.query(rendered(sql, parameters, self.raw)))
         except asyncio.CancelledError:
-            self.drop()  # the reply is still on its way, and would answer the next statement
+            self.drop()
             raise
-
-    async def _told(self, sql: str) -> int:
-        """How many rows it matched. What is not the plain answer that it was done is left to the driver."""
-        raw = self.raw
-        last, wire = raw._result, packet(sql.encode(raw._encoding, "surrogateescape"))
-        is_in_step = last is None or not (last.unbuffered_active or last.has_next)
-        if wire is None or not is_in_step or not raw._connected or not _READS_ITSELF:
-            return int(await raw.query(sql))
-        raw._write_bytes(wire)
-        raw._result, raw._next_seq_id = None, 1
-        wait = raw._proto
-        if wait.length - wait.pos < SHORTEST:
-            await raw._fill_buffer(SHORTEST)
-        reply = reply_in(wait.buffer, wait.pos, wait.length)
-        if reply is None:
-            await raw._read_query_result()
-            return int(raw._affected_rows)
-        wait.pos += reply.size
-        raw._result = result = MySQLResult(raw)
-        result.connection = None
-        result.insert_id, result.warning_count = reply.insert_id, reply.warning_count
-        raw._affected_rows = result.affected_rows = reply.affected_rows
-        raw.server_status = result.server_status = reply.server_status
-        return reply.affected_rows
 
     def _has_listeners(self) -> bool:
         """Whether it is a user's, and somebody may want to hear from its cursors what is run."""
@@ -111,24 +83,21 @@ class AsyncmyLink(DriverLink):
 
     async def send(self, sql: str) -> None:
         try:
-            await self._told(sql)
+            await self.raw.query(sql)
+        except asyncio.CancelledError:
+            self.drop()  # the reply is still on its way, and would answer the next statement
+            raise
+
+    async def commit(self) -> None:
+        try:
+            await self.raw.commit()
         except asyncio.CancelledError:
             self.drop()
             raise
 
-    async def commit(self) -> None:
-        await self.send("COMMIT")
-
     async def query(self, sql: str, parameters: Any = None) -> QueryResult:
-        raw = self.raw
-        has_cursors = (
-            self._has_listeners() or raw._cursor_cls is not Cursor or bool(getattr(raw, "_stmt_cache_size", 0))
-        )
-        text = None if has_cursors or type(parameters) not in SEQUENCES else self._text(sql, parameters)
+        cursor = self.raw.cursor()
         try:
-            if text is not None:
-                return await self._asked(text)
-            cursor = raw.cursor()
             await cursor.execute(sql, parameters or None)
             rows = list(await cursor.fetchall()) if cursor.description else []
             found = QueryResult(rows, cursor.rowcount, cursor.lastrowid)
@@ -137,15 +106,6 @@ class AsyncmyLink(DriverLink):
             self.drop()
             raise
         return found
-
-    async def _asked(self, sql: str) -> QueryResult:
-        raw = self.raw
-        count, result = await self._told(sql), raw._result
-        if result.warning_count:
-            await raw.cursor()._do_get_result()  # which writes them into the log
-        while raw._result.has_next:
-            await raw.next_result()
-        return QueryResult(list(result.rows) if result.description else [], count, result.insert_id)
 
     async def ping(self) -> None:
         await self.raw.ping(reconnect=False)
