@@ -117,12 +117,17 @@ class RedisTransaction:
     def __init__(self, append: Callable[[Sequence[Word]], Awaitable[None]], tag: str | None = None) -> None:
         self._append = append
         self._rows: dict[RowKey, tuple[Word, ...]] = {}
-        self._commands = Commands(tag)
+        #: Made when they are asked for: a write by itself has none.
+        self._commands: Commands | None = None
+        self._tag = tag
         self.is_open = True
 
     @property
     def connection(self) -> Commands:
         """Where the user's own commands are called."""
+        if self._commands is None:
+            self._commands = Commands(self._tag)
+            self._commands.is_open = self.is_open
         return self._commands
 
     def add(self, events: Sequence[NewEvent]) -> None:
@@ -136,7 +141,7 @@ class RedisTransaction:
         return {key for key in keys if key in self._rows}
 
     async def commit(self) -> None:
-        commands, rows = self._commands.collected, self._rows.values()
+        commands, rows = () if self._commands is None else self._commands.collected, self._rows.values()
         if commands or rows:
             words: list[Word] = [len(commands)]
             for command in commands:
@@ -150,7 +155,9 @@ class RedisTransaction:
         self._close()
 
     def _close(self) -> None:
-        self.is_open = self._commands.is_open = False
+        self.is_open = False
+        if self._commands is not None:
+            self._commands.is_open = False
 
     async def savepoint(self, name: str) -> None:
         raise _no_savepoints()
