@@ -89,14 +89,17 @@ def test_the_kernel_waits_and_not_python(redis_url: str) -> None:
     kept.pool.disconnect()
 
 
-def test_a_connection_that_has_ended_is_not_quiet(private_redis: PrivateRedis) -> None:
-    pool = redis.BlockingConnectionPool.from_url(private_redis.url)
-    connected = threads.Connected(pool.get_connection())
-    assert connected.is_quiet()
-    private_redis.stop()
-    assert not connected.is_quiet()
-    pool.disconnect()
-    assert not connected.is_quiet()
+@pytest.mark.parametrize("way", ["tcp", "unix"])
+def test_a_connection_that_has_ended_is_not_quiet(way: str) -> None:
+    with PrivateRedis(unixsocket="s") as server:
+        url = server.url if way == "tcp" else f"unix://{server.folder}/data/s"
+        pool = redis.BlockingConnectionPool.from_url(url)
+        connected = threads.Connected(pool.get_connection())
+        assert connected.is_quiet()
+        server.stop()
+        assert not connected.is_quiet()
+        pool.disconnect()
+        assert not connected.is_quiet()
 
 
 @pytest.mark.parametrize("size", [0, 1, 9, 10, 99, 100, 255, 256, 100_000])

@@ -187,14 +187,13 @@ async def _replies(connection: Any, commands: tuple[Command, ...]) -> list[Any]:
         connection._writer.write(data[0])
     else:
         await connection.send_packed_command(data)
-    return [await _reply(connection) for _ in commands]
-
-
-async def _reply(connection: Any) -> Any:
-    try:
-        return await connection.read_response(disable_decoding=True)
-    except ResponseError as error:
-        return error
+    replies: list[Any] = []
+    for _ in commands:
+        try:
+            replies.append(await connection.read_response(disable_decoding=True))
+        except ResponseError as error:
+            replies.append(error)
+    return replies
 
 
 def _connections(pool: ConnectionPool) -> list[Any]:

@@ -47,8 +47,10 @@ class BlockingLink:
         return kept
 
     async def call(self, *commands: Command) -> list[Any]:
-        lender = self._lender()
-        return lender.call(commands) if self._is_own else _call(lender.pool, commands)
+        kept = self._kept
+        if kept is None or kept.process is not here.token:
+            kept = self._lender()
+        return kept.call(commands) if self._is_own else _call(kept.pool, commands)
 
     async def listen(self, channel: bytes) -> BlockingSubscription:
         return BlockingSubscription(_apart(self._lender().pool), channel)
@@ -230,14 +232,13 @@ def _call(pool: ConnectionPool, commands: tuple[Command, ...]) -> list[Any]:
 
 def _replies(connection: Any, commands: tuple[Command, ...]) -> list[Any]:
     connection.send_packed_command(packed(commands))
-    return [_reply(connection) for _ in commands]
-
-
-def _reply(connection: Any) -> Any:
-    try:
-        return connection.read_response(disable_decoding=True)
-    except ResponseError as error:
-        return error
+    replies: list[Any] = []
+    for _ in commands:
+        try:
+            replies.append(connection.read_response(disable_decoding=True))
+        except ResponseError as error:
+            replies.append(error)
+    return replies
 
 
 def _apart(pool: ConnectionPool) -> Any:

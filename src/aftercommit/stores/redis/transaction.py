@@ -116,7 +116,8 @@ class RedisTransaction:
 
     def __init__(self, append: Callable[[Sequence[Word]], Awaitable[None]], tag: str | None = None) -> None:
         self._append = append
-        self._rows: dict[RowKey, tuple[Word, ...]] = {}
+        #: By their keys.
+        self._rows: dict[tuple[str, str], tuple[Word, ...]] = {}
         #: Made when they are asked for: a write by itself has none.
         self._commands: Commands | None = None
         self._tag = tag
@@ -132,8 +133,10 @@ class RedisTransaction:
 
     def add(self, events: Sequence[NewEvent]) -> None:
         """All or none."""
-        rows = {RowKey(each.event.event_id, each.handler_id): new_row(each) for each in events}
-        if len(rows) < len(events) or rows.keys() & self._rows.keys():
+        rows: dict[tuple[str, str], tuple[Word, ...]] = {}
+        for each in events:
+            rows[each.event.event_id, each.handler_id] = new_row(each)
+        if len(rows) < len(events) or not self._rows.keys().isdisjoint(rows):
             raise duplicate("an event that was written twice in one transaction, or its row for one handler,")
         self._rows |= rows
 
