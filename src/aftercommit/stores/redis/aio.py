@@ -126,8 +126,9 @@ class Kept:
         self.pool = pool
         self.process = here.token
         self._idle: list[Any] = []
-        #: How many are after a connection from the pool, where those that are kept here do not count as free.
-        self._waiting = 0
+        #: Connections that are out of the pool, idle ones as well, and callers that are after one. They are more than
+        #: it may open only while somebody waits.
+        self._out = 0
 
     async def call(self, commands: tuple[Command, ...]) -> list[Any]:
         connection = self._idle.pop() if self._idle else None
@@ -139,22 +140,27 @@ class Kept:
             try:
                 await connection.disconnect(nowait=True)  # what it has still to say must not be heard by another
             finally:  # or the pool would count it for ever
-                await self.pool.release(connection)
+                await self._give_back(connection)
             raise
-        if self._waiting:
-            await self.pool.release(connection)
-        else:
+        if self._out <= self.pool.max_connections:
             self._idle.append(connection)
+        else:
+            await self._give_back(connection)
         return replies
 
     async def _from_pool(self, unsound: Any) -> Any:
-        self._waiting += 1
+        if unsound is not None:
+            await self._give_back(unsound)  # to be opened again
+        self._out += 1
         try:
-            if unsound is not None:
-                await self.pool.release(unsound)  # which opens it again
             return await self.pool.get_connection(*LENT_FOR)
-        finally:
-            self._waiting -= 1
+        except BaseException:
+            self._out -= 1
+            raise
+
+    async def _give_back(self, connection: Any) -> None:
+        await self.pool.release(connection)
+        self._out -= 1
 
 
 def _is_quiet(connection: Any) -> bool:
@@ -181,14 +187,13 @@ async def _replies(connection: Any, commands: tuple[Command, ...]) -> list[Any]:
         connection._writer.write(data[0])
     else:
         await connection.send_packed_command(data)
-    return [await _reply(connection) for _ in commands]
-
-
-async def _reply(connection: Any) -> Any:
-    try:
-        return await connection.read_response(disable_decoding=True)
-    except ResponseError as error:
-        return error
+    replies: list[Any] = []
+    for _ in commands:
+        try:
+            replies.append(await connection.read_response(disable_decoding=True))
+        except ResponseError as error:
+            replies.append(error)
+    return replies
 
 
 def _connections(pool: ConnectionPool) -> list[Any]:

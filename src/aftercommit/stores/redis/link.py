@@ -66,19 +66,29 @@ class Subscription(Protocol):
         """When its event loop has ended, or in a forked child."""
 
 
+#: What stands before a short word. To make it takes longer than all else that is done for a word.
+_HEADS: Final = [b"\r\n$%d\r\n" % size for size in range(256)]
+
+
 def packed(commands: Sequence[Command]) -> list[bytes]:
     """As they go over the wire. The driver's own way takes three times as long."""
     parts: list[bytes] = []
     for command in commands:
         # A script's name and keys are the same in every call of it.
         same = 3 + int(command[2]) if command[0] == b"EVALSHA" else 1
-        parts += (b"*%d\r\n" % len(command), _same(command[:same]), _words(command[same:]))
+        parts += (b"*%d" % len(command), _same(command[:same]), _words(command[same:]), b"\r\n")
     return [b"".join(parts)]
 
 
 def _words(words: Command) -> bytes:
-    encoded = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-    return b"".join([b"$%d\r\n%b\r\n" % (len(each), each) for each in encoded])
+    """Each behind its length, and the end of what was before them."""
+    parts: list[bytes] = []
+    for word in words:
+        encoded = word if isinstance(word, bytes) else str(word).encode()
+        size = len(encoded)
+        parts.append(_HEADS[size] if size < len(_HEADS) else b"\r\n$%d\r\n" % size)
+        parts.append(encoded)
+    return b"".join(parts)
 
 
 _same: Final = lru_cache(maxsize=256)(_words)

@@ -125,13 +125,11 @@ class Server:
 
     async def run(self, name: str, *words: Word) -> Any:
         """What a script gives."""
-        return await self._whole(self.scripts[name], words, is_sure=False)
+        return await self.run_sure(name, words, is_sure=False)
 
-    async def run_sure(self, name: str, words: Sequence[Word]) -> Any:
+    async def run_sure(self, name: str, words: Sequence[Word], *, is_sure: bool = True) -> Any:
         """The same, when as many have it as `durability` asks for."""
-        return await self._whole(self.scripts[name], words, is_sure=True)
-
-    async def _whole(self, script: Script, words: Sequence[Word], *, is_sure: bool) -> Any:
+        script = self.scripts[name]
         try:
             return await self._send(script, words, is_sure=is_sure)
         except ResponseError as error:
@@ -157,7 +155,8 @@ class Server:
             if str(reply) != _MISSING:
                 self.explain(reply)
             raise reply
-        self.durability.check(sure, self.where)
+        if sure:
+            self.durability.check(sure, self.where)
         return reply
 
     def explain(self, error: Exception) -> None:

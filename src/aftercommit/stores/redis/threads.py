@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import select
 import socket
+import struct
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from redis import RedisCluster, exceptions
 from redis.connection import ConnectionPool
@@ -19,6 +21,9 @@ from aftercommit.ports import Colour
 from aftercommit.runtime.process import here
 from aftercommit.stores.redis.link import ANSWER, LENT_FOR, MOVES, message_of, packed
 from aftercommit.stores.redis.scripts import Command
+
+#: The state of a TCP connection that neither side has ended, as Linux tells it.
+_ESTABLISHED: Final = b"\x01"
 
 
 class BlockingLink:
@@ -42,8 +47,10 @@ class BlockingLink:
         return kept
 
     async def call(self, *commands: Command) -> list[Any]:
-        lender = self._lender()
-        return lender.call(commands) if self._is_own else _call(lender.pool, commands)
+        kept = self._kept
+        if kept is None or kept.process is not here.token:
+            kept = self._lender()
+        return kept.call(commands) if self._is_own else _call(kept.pool, commands)
 
     async def listen(self, channel: bytes) -> BlockingSubscription:
         return BlockingSubscription(_apart(self._lender().pool), channel)
@@ -112,33 +119,37 @@ class Kept:
         self.process = here.token
         self._idle: deque[Connected] = deque()
         self._lock = threading.Lock()
-        #: How many are after a connection from the pool, where those that are kept here do not count as free.
-        self._waiting = 0
+        #: Connections that are out of the pool, idle ones as well, and callers that are after one. They are more than
+        #: it may open only while somebody waits. If all callers counted as waiting, one would make others: what went
+        #: back to the pool for its sake would be missed here by the next one, who would ask the pool, and so on.
+        self._out = 0
 
     def call(self, commands: tuple[Command, ...]) -> list[Any]:
         one = self._take()
         try:
             replies = _replies(one.connection, commands)
-        except BaseException:
+        except BaseException as error:
             try:
                 one.connection.disconnect()  # what it has still to say must not be heard by another
             finally:  # or the pool would count it for ever
-                self.pool.release(one.connection)
+                self._give_back(one)
+            if isinstance(error.__context__, BlockingIOError):  # as the kernel says it, and the driver repeats it
+                raise exceptions.TimeoutError(f"the server said nothing for {one.patience:g} s") from error
             raise
         self._keep(one)
         return replies
 
     def _keep(self, one: Connected) -> None:
         """Those who wait go first. One may have begun to wait meanwhile, and have found nothing here."""
-        if not self._waiting:
+        if self._out <= self.pool.max_connections:
             self._idle.append(one)
-            if not self._waiting:
+            if self._out <= self.pool.max_connections:
                 return
             try:
                 one = self._idle.pop()
             except IndexError:  # others have taken it
                 return
-        self.pool.release(one.connection)
+        self._give_back(one)
 
     def _take(self) -> Connected:
         try:
@@ -147,19 +158,26 @@ class Kept:
             return self._from_pool()
         if one.is_quiet():
             return one
-        self.pool.release(one.connection)  # which opens it again
+        self._give_back(one)  # to be opened again
         return self._from_pool()
 
     def _from_pool(self) -> Connected:
         with self._lock:
-            self._waiting += 1
+            self._out += 1
         try:
-            with suppress(IndexError):  # one that came back before it was known that somebody waits
-                self.pool.release(self._idle.pop().connection)
+            if self._out > self.pool.max_connections:
+                with suppress(IndexError):  # one that came back before it was known that somebody waits
+                    self._give_back(self._idle.pop())
             return Connected(self.pool.get_connection(*LENT_FOR))
-        finally:
+        except BaseException:
             with self._lock:
-                self._waiting -= 1
+                self._out -= 1
+            raise
+
+    def _give_back(self, one: Connected) -> None:
+        self.pool.release(one.connection)
+        with self._lock:
+            self._out -= 1
 
 
 class Connected:
@@ -167,21 +185,38 @@ class Connected:
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
-        self._socket = connection._sock
+        self._socket = sock = connection._sock
+        self.patience = sock.gettimeout() or 0.0
         self._look: Callable[[], object] = partial(connection.can_read, 0)
-        if hasattr(select, "poll"):
+        self._wanted: tuple[object, ...] = (False, [])
+        if sys.platform == "linux" and sock.family != socket.AF_UNIX:
+            # The only look that does not let go of the GIL, which other threads then have to give back.
+            self._look = partial(sock.getsockopt, socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+            self._wanted = (_ESTABLISHED,)
+        elif hasattr(select, "poll"):
             poll = select.poll()
-            poll.register(self._socket, select.POLLIN)
+            poll.register(sock, select.POLLIN)
             self._look = partial(poll.poll, 0)
+        if sys.platform == "linux" and type(sock) is socket.socket and self.patience:
+            _let_the_kernel_wait(sock, self.patience)
 
     def is_quiet(self) -> bool:
-        """Nothing has come in, neither words nor the end of it: what is idle has nothing to hear."""
+        """Nobody has ended it, and nothing has come in, where that can be seen: what is idle has nothing to hear."""
         if self.connection._sock is not self._socket:
             return False
         try:
-            return not self._look()
+            return self._look() in self._wanted
         except (exceptions.ConnectionError, exceptions.TimeoutError, OSError):
             return False
+
+
+def _let_the_kernel_wait(sock: socket.socket, seconds: float) -> None:
+    """A timeout of Python's asks the kernel twice, and lets go of the GIL twice, for each send and each read."""
+    limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
+    with suppress(OSError):  # a platform that has other numbers there keeps Python's
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        sock.settimeout(None)
 
 
 def _call(pool: ConnectionPool, commands: tuple[Command, ...]) -> list[Any]:
@@ -197,14 +232,13 @@ def _call(pool: ConnectionPool, commands: tuple[Command, ...]) -> list[Any]:
 
 def _replies(connection: Any, commands: tuple[Command, ...]) -> list[Any]:
     connection.send_packed_command(packed(commands))
-    return [_reply(connection) for _ in commands]
-
-
-def _reply(connection: Any) -> Any:
-    try:
-        return connection.read_response(disable_decoding=True)
-    except ResponseError as error:
-        return error
+    replies: list[Any] = []
+    for _ in commands:
+        try:
+            replies.append(connection.read_response(disable_decoding=True))
+        except ResponseError as error:
+            replies.append(error)
+    return replies
 
 
 def _apart(pool: ConnectionPool) -> Any:

@@ -116,19 +116,27 @@ class RedisTransaction:
 
     def __init__(self, append: Callable[[Sequence[Word]], Awaitable[None]], tag: str | None = None) -> None:
         self._append = append
-        self._rows: dict[RowKey, tuple[Word, ...]] = {}
-        self._commands = Commands(tag)
+        #: By their keys.
+        self._rows: dict[tuple[str, str], tuple[Word, ...]] = {}
+        #: Made when they are asked for: a write by itself has none.
+        self._commands: Commands | None = None
+        self._tag = tag
         self.is_open = True
 
     @property
     def connection(self) -> Commands:
         """Where the user's own commands are called."""
+        if self._commands is None:
+            self._commands = Commands(self._tag)
+            self._commands.is_open = self.is_open
         return self._commands
 
     def add(self, events: Sequence[NewEvent]) -> None:
         """All or none."""
-        rows = {RowKey(each.event.event_id, each.handler_id): new_row(each) for each in events}
-        if len(rows) < len(events) or rows.keys() & self._rows.keys():
+        rows: dict[tuple[str, str], tuple[Word, ...]] = {}
+        for each in events:
+            rows[each.event.event_id, each.handler_id] = new_row(each)
+        if len(rows) < len(events) or not self._rows.keys().isdisjoint(rows):
             raise duplicate("an event that was written twice in one transaction, or its row for one handler,")
         self._rows |= rows
 
@@ -136,7 +144,7 @@ class RedisTransaction:
         return {key for key in keys if key in self._rows}
 
     async def commit(self) -> None:
-        commands, rows = self._commands.collected, self._rows.values()
+        commands, rows = () if self._commands is None else self._commands.collected, self._rows.values()
         if commands or rows:
             words: list[Word] = [len(commands)]
             for command in commands:
@@ -150,7 +158,9 @@ class RedisTransaction:
         self._close()
 
     def _close(self) -> None:
-        self.is_open = self._commands.is_open = False
+        self.is_open = False
+        if self._commands is not None:
+            self._commands.is_open = False
 
     async def savepoint(self, name: str) -> None:
         raise _no_savepoints()
