@@ -16,7 +16,8 @@ from typing import Any
 from aftercommit.events.claims import Lease, NewEvent, RowKey
 from aftercommit.events.outcome import Dead, Defer, Done, FailureNote, Outcome, Release, Retry
 from aftercommit.events.records import KEPT_FAILURES, Failure
-from aftercommit.stores.sql.rows import IN_MICROS, instant, unique_values
+from aftercommit.stores.sql.inserting import unique_values
+from aftercommit.stores.sql.rows import IN_MICROS, instant
 
 MICRO = timedelta(microseconds=1)
 FREE = {"locked_by": None, "locked_at": None, "lease_until": None}
