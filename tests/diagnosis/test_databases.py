@@ -21,6 +21,7 @@ from aftercommit.stores.postgres.diagnosis import Vacuum, slot_finding, vacuum_f
 from aftercommit.stores.redis.diagnosis import settings_findings as of_redis
 from aftercommit.stores.sql.diagnosis import clock_finding
 from aftercommit.stores.sqlite import diagnosis as sqlite
+from tests.promises.waiting import until
 from tests.servers import pymysql_connect
 from tests.stores.kit import run_in
 from tests.support import World
@@ -240,7 +241,12 @@ def test_mysql_tells_of_an_open_transaction_and_how_to_end_it(
         cursor.execute("UPDATE ill_schema SET value = value")
         cursor.execute("SELECT CONNECTION_ID()")
         (number,) = cursor.fetchone()
-        found = [each for each in look(world, table="ill") if each.sql == f"KILL {number}"]
+
+        def told() -> list[Finding]:
+            return [each for each in look(world, table="ill") if each.sql == f"KILL {number}"]
+
+        # The server lists its transactions anew when nobody has read the list for a tenth of a second.
+        found = until(told, what="a transaction that is told of")
         assert [(each.code, each.level) for each in found] == [("AC113", Level.WARNING)]
 
 
