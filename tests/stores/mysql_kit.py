@@ -16,6 +16,7 @@ from aftercommit.ports import Colour
 from aftercommit.runtime.threads import run
 from aftercommit.stores.mysql.target import mysql_from_url
 from tests.databases import RENEWED
+from tests.promises.waiting import until
 from tests.stores.kit import run_in
 
 DRIVERS = {"pymysql": Colour.BLOCKING, "asyncmy": Colour.ASYNC}
@@ -145,14 +146,16 @@ class Table:
     def kill(self, session: int) -> None:
         self.execute(f"KILL {session}")
 
-    def open_transactions(self) -> int:
-        """The server looks anew a tenth of a second after somebody asked."""
-        threading.Event().wait(0.15)
-        return int(
-            self.value(
-                "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_mysql_thread_id IN"
-                " (SELECT id FROM information_schema.processlist WHERE db = DATABASE())"
-            )
+    def until_no_transaction(self) -> None:
+        """The server lists them anew when nobody has read the list for a tenth of a second."""
+        until(
+            lambda: (
+                not self.value(
+                    "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_mysql_thread_id IN"
+                    " (SELECT id FROM information_schema.processlist WHERE db = DATABASE())"
+                )
+            ),
+            what="no open transaction",
         )
 
 

@@ -219,7 +219,7 @@ def test_cancelled_anywhere_nothing_is_left_open(play: Any, table: Table, colour
         await tx.end()
 
     play(scenario)
-    assert table.open_transactions() == 0
+    table.until_no_transaction()
 
 
 @pytest.mark.parametrize("colour", [Colour.ASYNC], ids=["asyncmy"])
