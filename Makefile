@@ -23,7 +23,7 @@ PEERS_VENV := .venv-peers
 PEERS := $(PEERS_VENV)/.installed
 PEER_PACKAGES := txoutbox[postgres] pgqueuer[asyncpg] faststream-outbox[asyncpg] procrastinate oban
 
-.PHONY: help venv demo test collected soak check bench bench-short bench-long bench-peers bench-pages options format clean
+.PHONY: help venv demo test suite soak check lint types bench bench-short bench-long bench-peers bench-pages options format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -34,21 +34,26 @@ venv: $(DEV) ## Make .venv with the package (editable) and all development tools
 demo: $(CORE) ## Run the demo; needs only the package itself
 	@$(BIN)/python -m aftercommit.demo
 
-# Bytecode is kept whatever the environment says: the tests start many interpreters. On a fresh checkout one process makes
-# it, on the core that the checks leave free; else each of the four would make all of it for itself.
+# Types are checked beside the tests, which leave a core alone now and then. Bytecode is kept whatever the environment says:
+# the tests start many interpreters. On a fresh checkout one process makes it; else each of the five would make all of it.
 test: $(DEV) ## Check, then run the tests (PYTEST_ARGS="..." for more)
-	@$(MAKE) --no-print-directory -j 2 check collected
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist worksteal -m "not slow" $(PYTEST_ARGS)
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory -j 2 types suite
 
-collected: $(DEV)
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true
+suite: $(DEV)
+	@[ -d tests/__pycache__ ] || PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true
+	@MAKEFLAGS= PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 5 --dist worksteal -m "not slow" $(PYTEST_ARGS)
 
 soak: $(DEV) ## Run the long forms of the tests: more rows, more kills, more time
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or hypothesis" --hypothesis-profile soak --timeout 1800 $(PYTEST_ARGS)
 
-check: $(DEV) ## Lint, formatting, types and the layers of the package
+check: lint types ## Lint, formatting, types and the layers of the package
+
+lint: $(DEV)
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet . || { echo "Formatting differs: run make format"; exit 1; }
+
+types: $(DEV)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 

@@ -1,11 +1,9 @@
-"""A process whose transactional handler is killed at one point: `python -m tests.promises.dying_handler <spec>`."""
+"""A process whose transactional handler is killed at one point."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +52,3 @@ def main(spec: dict[str, Any]) -> None:
             await Signal().wait()
 
     world.run(scenario)
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 from tests.conftest import in_transactions
 from tests.handlers.effects_kit import Place, Say
 from tests.promises.dying_handler import POINTS
+from tests.promises.harness import Process
+from tests.promises.nursery import Nursery
 from tests.support import World
-
-ROOT = Path(__file__).parents[2]
 
 
 @in_transactions
-def test_a_handler_that_is_killed_has_done_all_of_its_work_or_nothing(every_world: World) -> None:
+def test_a_handler_that_is_killed_has_done_all_of_its_work_or_nothing(every_world: World, nursery: Nursery) -> None:
     """What was not committed is done by the next process; what was is not done again."""
     world, place = every_world, Place(every_world, "own")
 
@@ -26,7 +22,7 @@ def test_a_handler_that_is_killed_has_done_all_of_its_work_or_nothing(every_worl
         outbox = place.outbox()
         await outbox.create_schema()
         for number, point in enumerate(POINTS):
-            assert killed(world, point, number) == -signal.SIGKILL
+            assert killed(nursery, world, point, number) == -signal.SIGKILL
         assert place.effects() == [2], "only the last one had committed"
         kinds = world.rows("SELECT event_type, status FROM outbox_event ORDER BY position")
         assert sorted(map(tuple, kinds)) == [("A", 0), ("A", 0), ("A", 1), ("Next", 0)]
@@ -46,7 +42,7 @@ def test_a_handler_that_is_killed_has_done_all_of_its_work_or_nothing(every_worl
     place.run(scenario)
 
 
-def killed(world: World, point: str, number: int) -> int:
+def killed(nursery: Nursery, world: World, point: str, number: int) -> int:
     spec = {
         "runtime": world.name,
         "folder": str(world.folder),
@@ -55,5 +51,8 @@ def killed(world: World, point: str, number: int) -> int:
         "point": point,
         "number": number,
     }
-    command = [sys.executable, "-m", "tests.promises.dying_handler", json.dumps(spec)]
-    return subprocess.run(command, cwd=ROOT, timeout=60, check=False).returncode
+    process = Process(nursery, "tests.promises.dying_handler", spec, world.folder / f"{point}.err", environment={})
+    try:
+        return process.wait(timeout=60)
+    finally:
+        process.put_away()
