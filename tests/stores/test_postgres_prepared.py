@@ -8,10 +8,14 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import generators
+from psycopg.pq import ExecStatus
 from psycopg.types.string import StrDumper
 
 from aftercommit import AsyncOutbox, EventEnvelope, Outbox
+from aftercommit.errors import StoreUnavailable
 from aftercommit.runtime.threads import run
+from aftercommit.stores.postgres import psycopg_link
 from aftercommit.stores.postgres.psycopg_link import PsycopgLink
 
 #: psycopg prepares by itself what it has seen five times.
@@ -196,3 +200,21 @@ def test_text_that_postgres_cannot_have_is_refused_and_not_cut(connection: Any) 
         run(link.execute("INSERT INTO texts VALUES (%s)", ("a",)))
     with pytest.raises(psycopg.DataError):
         run(link.execute("INSERT INTO texts VALUES (%s)", ("a\0b",)))
+
+
+def test_a_session_that_is_ended_right_behind_an_event_is_an_outage(
+    outbox: Outbox, connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event is one answer, and the end of its session another, which is no success."""
+    prepared(outbox, connection)
+
+    def ending(pgconn: Any) -> Any:
+        answers = yield from execute(pgconn)
+        last = pgconn.make_empty_result(ExecStatus.FATAL_ERROR)
+        pgconn.finish()
+        return [*answers, last]
+
+    execute = generators.execute
+    monkeypatch.setattr(psycopg_link.generators, "execute", ending)
+    with pytest.raises(StoreUnavailable):
+        written(outbox, connection)

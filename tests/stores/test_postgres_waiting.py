@@ -13,6 +13,7 @@ import pytest
 from psycopg.pq import TransactionStatus
 
 from aftercommit import AsyncOutbox, EventEnvelope
+from aftercommit.errors import StoreUnavailable
 from aftercommit.stores.postgres import psycopg_link
 from tests.support import PATIENCE
 
@@ -135,5 +136,28 @@ def test_a_block_of_the_users_on_our_connection_is_ended_before_our_commit(postg
                     inner = tx.connection.transaction()
                     await inner.__aenter__()
             assert await outbox.records.find(str(event_id)) == []
+
+    asyncio.run(scenario())
+
+
+def test_a_session_that_was_ended_in_its_transaction_is_an_outage(postgres_url: str) -> None:
+    """Its last word is one answer, and the end of the connection is another."""
+
+    async def scenario() -> None:
+        async with (
+            opened(postgres_url) as outbox,
+            await psycopg.AsyncConnection.connect(postgres_url) as connection,
+            await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as other,
+        ):
+            await prepared(outbox, connection)
+            pid = connection.info.backend_pid
+            await other.execute("SELECT pg_terminate_backend(%s)", [pid])
+            alive = "SELECT 1 FROM pg_stat_activity WHERE pid = %s"
+            async with asyncio.timeout(PATIENCE):
+                while await (await other.execute(alive, [pid])).fetchone():
+                    await asyncio.sleep(0.005)
+            with pytest.raises(StoreUnavailable):
+                await outbox.write("T", "{}", tx=connection)
+            assert connection.closed
 
     asyncio.run(scenario())

@@ -160,7 +160,8 @@ class PsycopgLink(Link):
             with raw.lock:
                 if (name := name_of(raw, sql)) is not None:
                     raw.pgconn.send_query_prepared(name, texts)
-                    (result,) = raw.wait(generators.execute(raw.pgconn))
+                    # Where the session was ended right after, its end is a second answer.
+                    *_, result = raw.wait(generators.execute(raw.pgconn))
                     return self._matched(result)
         cursor = self._cursor = self._cursor or psycopg.Cursor(raw, row_factory=tuple_row)
         cursor.execute(sql, for_cursor(cursor, texts) if texts else parameters or None)
