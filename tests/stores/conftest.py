@@ -56,6 +56,7 @@ def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def postgres_tables(postgres_url: str) -> Iterator[Table]:
     """The tables of an outbox in this worker's PostgreSQL database."""
     found = Table(postgres_url)
+    found.clear()  # whoever was here before may have had order
     store = open_store(postgres_url, Colour.BLOCKING, create_schema=True)
     run(store.open())
     run(store.close())

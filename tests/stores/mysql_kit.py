@@ -165,11 +165,13 @@ def is_mariadb(table: Table) -> bool:
 
 
 def made(url: str) -> Table:
-    """The table, made by a store if it was not there."""
+    """The table, made by a store if it was not there, and empty: whoever was here before may have had order."""
+    table = Table(url)
+    table.clear()
     store = store_at(url)
     run(store.open())
     run(store.close())
-    return Table(url)
+    return table
 
 
 @contextmanager
