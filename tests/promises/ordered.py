@@ -200,10 +200,10 @@ class OrderedFleet:
         self.journal.say("fault", what, member.process.pid)
 
     @contextmanager
-    def taken_over(self, within: float | None = None) -> Iterator[None]:
+    def taken_over(self) -> Iterator[None]:
         """After what happens here every partition has one owner that lives, within twice the stale time."""
         yield
-        self.until_owned(self.members, timeout=within or 2 * self.times["stale_timeout"])
+        self.until_owned(self.members, timeout=2 * self.times["stale_timeout"])
 
     # -------------------------------------------------------- what is true
 

@@ -9,7 +9,6 @@ from typing import Any
 from aftercommit.events.claims import PARTITION_COUNT
 from tests.promises.harness import Process
 from tests.promises.ordered import Member, OrderedFleet
-from tests.support import PATIENCE
 
 #: Those that write.
 WRITERS = ("threads", "asyncio")
@@ -49,7 +48,7 @@ class Torture:
             self._writers.append(writer)
 
     def join(self) -> None:
-        with self.fleet.taken_over(PATIENCE):
+        with self.fleet.taken_over():
             self.fleet.join(self.runtimes[self._joined % len(self.runtimes)], **self.spec)
         self._joined += 1
         self.faults["join"] += 1
@@ -60,23 +59,23 @@ class Torture:
             self.authors.append(self.fleet.members[-1])
 
     def leave(self) -> None:
-        with self.fleet.taken_over(PATIENCE):
+        with self.fleet.taken_over():
             self.fleet.leave(self._somebody())
         self.faults["leave"] += 1
 
     def kill(self) -> None:
-        with self.fleet.taken_over(PATIENCE):
+        with self.fleet.taken_over():
             self.fleet.kill(self._somebody())
         self.faults["kill"] += 1
 
     def freeze(self) -> None:
-        with self.fleet.frozen(self._somebody()), self.fleet.taken_over(PATIENCE):
+        with self.fleet.frozen(self._somebody()), self.fleet.taken_over():
             pass
         self.fleet.until_owned(self.fleet.members)
         self.faults["freeze"] += 1
 
     def kill_beside_a_frozen_one(self) -> None:
-        with self.fleet.frozen(self._somebody()), self.fleet.taken_over(PATIENCE):
+        with self.fleet.frozen(self._somebody()), self.fleet.taken_over():
             self.fleet.kill(self._somebody())
         self.fleet.until_owned(self.fleet.members)
         self.faults["kill beside a frozen one"] += 1
